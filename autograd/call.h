@@ -1,0 +1,116 @@
+// The path that every op takes: check, forward, and, while recording, a Node that holds what the op saves.
+//
+// An op is a struct. Its members are the call's options; its functions are
+//   void check(Inputs in) const                   throws before anything is touched; may be left out
+//   Tensor forward(Inputs in, Saver& save)        computes; save(x) keeps x for backward
+//   Tensors backward(Node& node, Inputs g) const  gradients of the inputs from those of the outputs: node.saved(i) is
+//                                                 what was saved, node.needs(i) whether anybody wants gradient i
+// forward may return a std::array of Tensors. Backward is written in ops, so it can be differentiated again.
+// An op of the table names its row (`static constexpr OpId id`), a user's op itself (`static constexpr auto name`).
+#pragma once
+
+#include <array>
+#include <concepts>
+
+#include "autograd/grad_mode.h"
+#include "autograd/node.h"
+#include "autograd/op_info.h"
+
+namespace mezzo {
+
+/// What forward says it saves. Without a node (not recording) saving costs nothing.
+class Saver {
+ public:
+  explicit Saver(Node* node) : node_(node) {}
+  bool recording() const { return node_ != nullptr; }
+  /// Whether somebody will want the gradient of input i.
+  bool needs(size_t input) const { return node_ && node_->needs(input); }
+  void operator()(const Tensor& tensor) {
+    if (node_) kept_.push_back(tensor);
+  }
+  /// Hands what was kept to the node, knowing the outputs by now.
+  void finish(Inputs outputs);
+
+ private:
+  Node* node_;
+  Tensors kept_;
+};
+
+template <class Op>
+constexpr std::string_view name_of() {
+  if constexpr (requires { Op::id; }) return info(Op::id).name;
+  else return Op::name;
+}
+
+template <class Op>
+constexpr Order order_of() {
+  if constexpr (requires { Op::id; }) return info(Op::id).order;
+  else return Order::Twice;
+}
+
+template <class Op>
+class OpNode final : public Node {
+ public:
+  explicit OpNode(const Op& op) : op_(op) {}
+  std::string_view name() const override { return name_of<Op>(); }
+  Tensors backward(Inputs grads) override {
+    if constexpr (order_of<Op>() == Order::Once) {
+      Tensors result = [&] {
+        NoGradGuard guard;
+        return op_.backward(*this, grads);
+      }();
+      if (grad_enabled()) refuse_second_derivative(name(), result);
+      return result;
+    } else {
+      return op_.backward(*this, grads);
+    }
+  }
+
+ private:
+  Op op_;
+};
+
+/// True if an op on these inputs is to be recorded: recording is on and one of them requires grad.
+bool wants_record(Inputs inputs);
+/// Throws if the inputs are on different devices, or one is a stale view of a tensor changed in place.
+void check_inputs(std::string_view op, Inputs inputs);
+/// Gives `node` its edges.
+void connect(Node& node, Inputs inputs);
+/// Makes `output` output `index` of `node`.
+void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index);
+
+/// Runs an op. Returns what its forward returns.
+template <class Op>
+auto call(Op op, Inputs inputs) {
+  check_inputs(name_of<Op>(), inputs);
+  if constexpr (requires { op.check(inputs); }) op.check(inputs);
+
+  std::shared_ptr<Node> node;
+  if constexpr (order_of<Op>() != Order::NoGrad) {
+    if (wants_record(inputs)) {
+      node = std::make_shared<OpNode<Op>>(op);
+      connect(*node, inputs);
+    }
+  }
+  Saver save(node.get());
+  auto result = [&] {
+    NoGradGuard guard;  // ops that forward is composed of leave no nodes of their own
+    return op.forward(inputs, save);
+  }();
+  if (!node) return result;
+
+  Inputs outputs;
+  if constexpr (std::same_as<decltype(result), Tensor>) outputs = Inputs(&result, 1);
+  else outputs = result;
+  for (size_t i = 0; i < outputs.size(); ++i) attach(node, outputs[i], static_cast<int>(i));
+  save.finish(outputs);
+  return result;
+}
+
+template <class Op, std::same_as<Tensor>... T>
+auto call(const Op& op, const T&... inputs) {
+  const std::array<Tensor, sizeof...(inputs)> list{inputs...};
+  return call(op, Inputs(list));
+}
+
+}  // namespace mezzo

@@ -1,0 +1,232 @@
+// The engine. Nodes carry the order in which their ops ran; backward pops the highest number first from a heap. That is
+// the tape read from its end: when a node comes up, everything that reads its outputs has run, so its gradient is
+// complete. There is no recursion, no visited set and no sort.
+#include "autograd/engine.h"
+
+#include <algorithm>
+#include <queue>
+#include <unordered_map>
+
+#include "autograd/call.h"
+#include "autograd/ops.h"
+#include "tensor/tensor_impl.h"
+
+namespace mezzo {
+
+namespace {
+
+/// True if nothing else holds the tensor or its memory, so that adding to it in place changes no other tensor.
+bool is_ours_alone(const Tensor& x) { return x.handle().use_count() == 1 && x.impl()->storage.use_count() == 1; }
+
+/// sum += x, without touching memory that another tensor shares.
+void accumulate(Tensor& sum, Tensor x) {
+  if (!sum.defined()) {
+    sum = std::move(x);
+  } else if (!grad_enabled() && is_ours_alone(sum) && sum.dtype() == x.dtype() && is_dense(sum.shape(), sum.strides())) {
+    sum.add_(x);
+  } else {
+    sum = add(sum, x);
+  }
+}
+
+/// A gradient in the shape and dtype of what it belongs to: broadcasting and promotion undone.
+Tensor fitted(std::string_view op, const Tensor& gradient, const Shape& shape, DType dtype) {
+  Shape joint;
+  if (gradient.shape() != shape && (!broadcast(gradient.shape(), shape, joint) || joint != gradient.shape())) {
+    fail(op, text("its backward returned a gradient of shape ", to_string(gradient.shape()),
+                  " for an input of shape ", to_string(shape)));
+  }
+  return to(sum_to(gradient, shape), dtype, gradient.device());
+}
+
+/// Adds to a leaf's grad. The first gradient is adopted only if no other tensor shares it.
+void accumulate_into_leaf(const Tensor& leaf, Tensor gradient) {
+  Tensor& sum = leaf.impl()->grad;
+  if (sum.defined()) {
+    if (grad_enabled()) sum = add(sum, gradient);
+    else sum.add_(gradient);
+  } else if (!grad_enabled() && is_ours_alone(gradient) && gradient.strides() == leaf.strides()) {
+    sum = std::move(gradient);
+  } else {
+    // Laid out like the leaf, so that an optimizer reads both in one order.
+    const bool last = leaf.is_contiguous(channels_last) && !leaf.is_contiguous();
+    sum = clone(gradient, last ? channels_last : contiguous_format);
+  }
+}
+
+/// The gradient that a backward starts from.
+Tensor start_gradient(std::string_view op, const Tensor& output, const Tensor& given) {
+  if (!output.defined() || !output.requires_grad()) {
+    fail(op, "the tensor does not require grad and has no history", {{"output", output}},
+         "was it computed under a NoGradGuard, or from tensors that do not require grad?");
+  }
+  if (!given.defined()) {
+    if (output.numel() != 1) {
+      fail(op, "without a gradient the output must have one element", {{"output", output}}, "pass a gradient of its shape");
+    }
+    return full(output.shape(), 1.0, {.dtype = output.dtype(), .device = output.device()});
+  }
+  if (given.shape() != output.shape() || given.dtype() != output.dtype() || given.device() != output.device()) {
+    fail(op, "the gradient must have the output's shape, dtype and device", {{"output", output}, {"gradient", given}});
+  }
+  return given;
+}
+
+class Engine {
+ public:
+  Engine(std::string_view op, const GradOptions& options) : op_(op), options_(options) {}
+
+  /// Asks for the gradient at an edge instead of in leaves' grad.
+  void capture(const Edge& edge) {
+    captures_.push_back({edge, {}});
+    lowest_ = edge.node ? std::min(lowest_, edge.node->sequence) : 0;
+  }
+
+  void run(Inputs outputs, Inputs gradients) {
+    if (captures_.empty()) lowest_ = 0;
+    std::vector<Tensor> starts;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      starts.push_back(start_gradient(op_, outputs[i], i < gradients.size() ? gradients[i] : Tensor()));
+    }
+    const GradModeGuard mode(options_.create_graph);
+    for (size_t i = 0; i < outputs.size(); ++i) deliver(edge_to(outputs[i]), std::move(starts[i]));
+    while (!queue_.empty()) {
+      const std::shared_ptr<Node> node = queue_.top();
+      queue_.pop();
+      run_node(*node);
+    }
+  }
+
+  Tensor captured(size_t i) const { return captures_[i].gradient; }
+
+ private:
+  struct Capture {
+    Edge edge;
+    Tensor gradient;
+  };
+  struct RanEarlier {
+    bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const {
+      return a->sequence < b->sequence;
+    }
+  };
+
+  void run_node(Node& node) {
+    const auto entry = pending_.find(&node);
+    Tensors grads = std::move(entry->second);
+    pending_.erase(entry);
+    for (Capture& wanted : captures_) {
+      if (wanted.edge.node.get() == &node) wanted.gradient = grads[static_cast<size_t>(wanted.edge.index)];
+    }
+    for (size_t i = 0; i < grads.size(); ++i) {
+      const auto keeper = node.outputs[i].retains.lock();
+      if (keeper && grads[i].defined()) accumulate_into_leaf(Tensor(keeper), grads[i]);
+    }
+    if (!captures_.empty() && node.sequence <= lowest_) return;  // nothing that was asked for lies below
+    if (node.released()) {
+      fail(op_, text("runs through ", node.name(), " a second time, but what it saved was freed by the first"), {},
+           "pass retain_graph to the first backward");
+    }
+    Tensors results = node.backward(grads);
+    grads.clear();
+    if (!options_.retain_graph && !options_.create_graph) node.release();
+    for (size_t i = 0; i < node.edges.size() && i < results.size(); ++i) {
+      if (results[i].defined()) deliver_fitted(node.name(), node.edges[i], std::move(results[i]));
+    }
+  }
+
+  void deliver_fitted(std::string_view op, const Edge& edge, Tensor gradient) {
+    if (edge.node) {
+      const OutputInfo& output = edge.node->outputs[static_cast<size_t>(edge.index)];
+      if (gradient.shape() != output.shape || gradient.dtype() != output.dtype) {
+        gradient = fitted(op, gradient, output.shape, output.dtype);
+      }
+    } else if (edge.leaf.defined()) {
+      if (gradient.shape() != edge.leaf.shape() || gradient.dtype() != edge.leaf.dtype()) {
+        gradient = fitted(op, gradient, edge.leaf.shape(), edge.leaf.dtype());
+      }
+    }
+    deliver(edge, std::move(gradient));
+  }
+
+  void deliver(const Edge& edge, Tensor gradient) {
+    if (edge.node) {
+      if (edge.node->sequence < lowest_) return;
+      Tensors& slots = pending_[edge.node.get()];
+      if (slots.empty()) {
+        slots.resize(edge.node->outputs.size());
+        queue_.push(edge.node);
+      }
+      accumulate(slots[static_cast<size_t>(edge.index)], std::move(gradient));
+    } else if (edge.leaf.defined()) {
+      if (captures_.empty()) return accumulate_into_leaf(edge.leaf, std::move(gradient));
+      for (Capture& wanted : captures_) {
+        if (wanted.edge.leaf.impl() == edge.leaf.impl()) accumulate(wanted.gradient, gradient);
+      }
+    }
+  }
+
+  std::string_view op_;
+  GradOptions options_;
+  std::vector<Capture> captures_;
+  uint64_t lowest_ = UINT64_MAX;  ///< nodes before this one lead to nothing that was asked for
+  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, RanEarlier> queue_;
+  std::unordered_map<const Node*, Tensors> pending_;
+};
+
+}  // namespace
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  Engine engine("backward", {.retain_graph = retain_graph, .create_graph = create_graph});
+  engine.run({this, 1}, {&gradient, 1});
+}
+
+Tensors grad(Inputs outputs, Inputs inputs, Inputs gradients, const GradOptions& options) {
+  Engine engine("grad", options);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Edge edge = edge_to(inputs[i]);
+    if (!edge.wanted()) fail("grad", text("input ", i, " does not require grad"), {{"input", inputs[i]}});
+    engine.capture(edge);
+  }
+  if (inputs.empty()) fail("grad", "there are no inputs to differentiate in");
+  engine.run(outputs, gradients);
+  Tensors result;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    result.push_back(engine.captured(i));
+    if (!result.back().defined()) {
+      fail("grad", text("input ", i, " was not used in the graph of the outputs"), {{"input", inputs[i]}});
+    }
+  }
+  return result;
+}
+
+Tensors vector_jacobian(const std::function<Tensors(Inputs)>& composition, Inputs inputs, Inputs gradients) {
+  const bool create_graph = grad_enabled();
+  Tensors points, outputs, starts, sources;
+  std::vector<size_t> wanted;  // positions in inputs of the sources
+  {
+    EnableGradGuard guard;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      points.push_back(inputs[i]);
+      if (!inputs[i].defined() || !is_floating(inputs[i].dtype())) continue;
+      // A node of its own above each input: the engine stops there, and with create_graph goes on from there later.
+      const Tensor source = create_graph && inputs[i].requires_grad() ? inputs[i] : inputs[i].detach().requires_grad_();
+      points.back() = view(source, source.shape());
+      wanted.push_back(i);
+      sources.push_back(points.back());
+    }
+    const Tensors all = composition(points);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!gradients[i].defined() || !all[i].defined()) continue;
+      outputs.push_back(all[i]);
+      starts.push_back(to(gradients[i], all[i].dtype(), all[i].device()));
+    }
+  }
+  Engine engine("vector_jacobian", {.create_graph = create_graph});
+  for (const Tensor& source : sources) engine.capture(edge_to(source));
+  engine.run(outputs, starts);
+  Tensors result(inputs.size());
+  for (size_t k = 0; k < wanted.size(); ++k) result[wanted[k]] = engine.captured(k);
+  return result;
+}
+
+}  // namespace mezzo

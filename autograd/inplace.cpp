@@ -1,0 +1,131 @@
+// Changes in place. While recording, the changed tensor gets a new history, whose first input is what it was before.
+#include "autograd/ops/pointwise_op.h"
+#include "tensor/random.h"
+#include "tensor/tensor_impl.h"
+
+namespace mezzo {
+
+namespace {
+
+/// Throws Error where a change in place would corrupt something.
+void check_writable(std::string_view op, const Tensor& x, bool recorded) {
+  if (!x.defined()) fail(op, "the tensor is undefined");
+  for (int d = 0; d < x.dim(); ++d) {
+    if (x.strides()[d] == 0 && x.shape()[d] > 1) {
+      fail(op, "several elements of the tensor share one place in memory", {{"tensor", x}}, "clone() the expanded tensor first");
+    }
+  }
+  if (grad_enabled() && x.is_leaf() && x.requires_grad()) {
+    fail(op, "a leaf that requires grad is changed in place", {{"tensor", x}}, "do it under a NoGradGuard");
+  }
+  if (recorded && x.impl()->is_view) {
+    fail(op, "a view is changed in place in a recorded op", {{"view", x}},
+         "change the tensor that it is a view of, or a clone of the view");
+  }
+}
+
+/// What x was before the change, for backward: a copy of its values that keeps its history.
+Tensor before_change(const Tensor& x) {
+  Tensor copy = [&] {
+    NoGradGuard guard;
+    return x.clone();
+  }();
+  copy.impl()->grad_fn = x.impl()->grad_fn;
+  copy.impl()->output_index = x.impl()->output_index;
+  return copy;
+}
+
+/// x = value(x, b) in x's own memory and dtype.
+template <class S>
+Tensor& change(std::string_view name, Tensor& x, const Tensor& b) {
+  using Op = ops::Pointwise<S>;
+  const std::array<Tensor, 2> in{x, b};
+  const bool recorded = wants_record(in);
+  check_writable(name, x, recorded);
+  check_inputs(name, in);
+  const ops::PointwisePlan plan = ops::plan_pointwise(name, in, S::result, S::first_selects);
+  Op{}.check(in);
+  if (plan.shape != x.shape()) {
+    fail(name, text("the result has shape ", to_string(plan.shape), " and does not fit in place"), {{"tensor", x}, {"b", b}});
+  }
+  if ((is_floating(plan.dtype) && !is_floating(x.dtype())) || (plan.dtype != bool_ && x.dtype() == bool_)) {
+    fail(name, text("the result is ", name_of(plan.dtype), " and cannot be kept in ", name_of(x.dtype())), {{"tensor", x}, {"b", b}});
+  }
+
+  std::shared_ptr<Node> node;
+  Tensors operands(in.begin(), in.end());
+  if (recorded) {
+    node = std::make_shared<OpNode<Op>>(Op{});
+    connect(*node, in);
+    if (node->needs(1) && (pointwise::reads<S, 1> & pointwise::first)) operands[0] = before_change(x);
+  }
+  Saver save(node.get());
+  ops::run_pointwise_into(x, plan.compute, in, kernels(x.device()).pointwise[pointwise::index<S>].value);
+  x.bump_version();
+  if (node) {
+    Op{}.save_for_backward(operands, x, save);
+    x.impl()->storage->bump_rebases();
+    attach(node, x, 0);
+    save.finish({&x, 1});
+  }
+  return x;
+}
+
+/// x = from, converted. The gradient goes to `from`; none to what x was.
+struct CopyInPlace {
+  static constexpr std::string_view name = "copy_";
+  Tensors backward(Node&, Inputs g) const { return {{}, g[0]}; }
+};
+
+/// Runs `write` on x's memory; x loses its history, since nothing of it is left.
+template <class F>
+Tensor& overwrite(std::string_view name, Tensor& x, F write) {
+  check_writable(name, x, grad_enabled() && x.requires_grad());
+  write(x.view_of_memory());
+  x.bump_version();
+  x.impl()->grad_fn = nullptr;
+  return x;
+}
+
+}  // namespace
+
+Tensor& Tensor::add_(const Tensor& b) { return change<pointwise::Add>("add_", *this, b); }
+Tensor& Tensor::sub_(const Tensor& b) { return change<pointwise::Sub>("sub_", *this, b); }
+Tensor& Tensor::mul_(const Tensor& b) { return change<pointwise::Mul>("mul_", *this, b); }
+Tensor& Tensor::div_(const Tensor& b) { return change<pointwise::Div>("div_", *this, b); }
+
+Tensor& Tensor::copy_(const Tensor& from) {
+  const std::array<Tensor, 2> in{*this, from};
+  const bool recorded = wants_record(in);
+  check_writable("copy_", *this, recorded);
+  const Tensor source = from.detach().expand(shape());
+  kernels(device()).copy(view_of_memory(), source.view_of_memory());
+  bump_version();
+  if (recorded) {
+    const auto node = std::make_shared<OpNode<CopyInPlace>>(CopyInPlace{});
+    connect(*node, in);
+    impl_->storage->bump_rebases();
+    attach(node, *this, 0);
+  }
+  return *this;
+}
+
+Tensor& Tensor::fill_(Scalar value) {
+  return overwrite("fill_", *this, [&](const View& out) { kernels(device()).fill(out, value); });
+}
+
+Tensor& Tensor::uniform_(double low, double high) {
+  if (!(low <= high)) fail("uniform_", text("the range [", low, ", ", high, ") is empty"), {{"tensor", *this}});
+  return overwrite("uniform_", *this, [&](const View& out) {
+    kernels(device()).uniform(out, default_generator().take(numel()), low, high);
+  });
+}
+
+Tensor& Tensor::normal_(double mean, double std) {
+  if (!(std >= 0)) fail("normal_", text("the standard deviation ", std, " is negative"), {{"tensor", *this}});
+  return overwrite("normal_", *this, [&](const View& out) {
+    kernels(device()).normal(out, default_generator().take(numel()), mean, std);
+  });
+}
+
+}  // namespace mezzo

@@ -1,0 +1,129 @@
+// Tensor's differentiable methods: each is the free function of its name, or a view with friendlier arguments.
+#include <algorithm>
+
+#include "autograd/ops.h"
+#include "tensor/tensor_impl.h"
+
+namespace mezzo {
+
+Tensor Tensor::to(DType dtype) const { return mezzo::to(*this, dtype, device()); }
+Tensor Tensor::to(const Device& device) const { return mezzo::to(*this, dtype(), device); }
+Tensor Tensor::to(MemoryFormat format) const { return contiguous(format); }
+Tensor Tensor::clone() const { return mezzo::clone(*this); }
+Tensor Tensor::contiguous(MemoryFormat format) const {
+  return is_contiguous(format) ? *this : mezzo::clone(*this, format);
+}
+
+Tensor Tensor::reshape(const Shape& shape) const { return mezzo::reshape(*this, shape); }
+Tensor Tensor::view(const Shape& shape) const { return mezzo::view(*this, shape); }
+Tensor Tensor::permute(const Shape& dims) const { return mezzo::permute(*this, dims); }
+Tensor Tensor::expand(const Shape& shape) const { return mezzo::expand(*this, shape); }
+Tensor Tensor::narrow(int dim, int64_t start, int64_t length) const { return mezzo::narrow(*this, dim, start, length); }
+
+Tensor Tensor::transpose(int a, int b) const {
+  Shape dims;
+  for (int d = 0; d < dim(); ++d) dims.push_back(d);
+  const int from = wrap_dim("transpose", a, *this), to = wrap_dim("transpose", b, *this);
+  if (dim() > 0) std::swap(dims[from], dims[to]);
+  return permute(dims);
+}
+
+Tensor Tensor::t() const {
+  if (dim() > 2) fail("t", "needs at most 2 dimensions", {{"input", *this}}, "use transpose");
+  return dim() < 2 ? *this : transpose(0, 1);
+}
+
+Tensor Tensor::squeeze(int dim) const {
+  const int d = wrap_dim("squeeze", dim, *this);
+  if (this->dim() == 0 || shape()[d] != 1) return *this;
+  Shape squeezed = shape();
+  squeezed.erase(d);
+  return view(squeezed);
+}
+
+Tensor Tensor::unsqueeze(int dim) const {
+  const int d = dim < 0 ? dim + this->dim() + 1 : dim;
+  if (d < 0 || d > this->dim()) {
+    fail("unsqueeze", text("dimension ", dim, " is outside [", -this->dim() - 1, ", ", this->dim(), "]"), {{"input", *this}});
+  }
+  Shape longer = shape();
+  longer.insert(d, 1);
+  return view(longer);
+}
+
+Tensor Tensor::flatten(int start, int end) const {
+  const int from = wrap_dim("flatten", start, *this), to = wrap_dim("flatten", end, *this);
+  if (from > to) fail("flatten", text("dimension ", start, " comes after ", end), {{"input", *this}});
+  if (dim() == 0) return reshape({1});
+  Shape flat;
+  for (int d = 0; d < dim(); ++d) {
+    if (d > from && d <= to) flat[flat.dim() - 1] *= shape()[d];
+    else flat.push_back(shape()[d]);
+  }
+  return reshape(flat);
+}
+
+Tensor Tensor::select(int dim, int64_t index) const {
+  const int d = wrap_dim("select", dim, *this);
+  const int64_t size = this->dim() ? shape()[d] : 0;
+  if (index < -size || index >= size) {
+    fail("select", text("index ", index, " is out of range for dimension ", dim, " of size ", size), {{"input", *this}});
+  }
+  return narrow(d, index < 0 ? index + size : index, 1).squeeze(d);
+}
+
+Tensor Tensor::repeat(const Shape& repeats) const {
+  if (repeats.dim() < dim() || std::any_of(repeats.begin(), repeats.end(), [](int64_t n) { return n < 0; })) {
+    fail("repeat", text(to_string(repeats), " must give every dimension a count of at least 0"), {{"input", *this}});
+  }
+  // Each dimension becomes [repeat, size]: the repeats are strides of 0 until reshape copies them.
+  Shape apart, repeated, result;
+  const int lead = repeats.dim() - dim();
+  for (int d = 0; d < repeats.dim(); ++d) {
+    const int64_t size = d < lead ? 1 : shape()[d - lead];
+    result.push_back(repeats[d] * size);
+    if (repeats[d] != 1) apart.push_back(1), repeated.push_back(repeats[d]);
+    if (d >= lead) apart.push_back(size), repeated.push_back(size);
+  }
+  return reshape(apart).expand(repeated).reshape(result);
+}
+
+Tensor Tensor::add(const Tensor& b) const { return mezzo::add(*this, b); }
+Tensor Tensor::sub(const Tensor& b) const { return mezzo::sub(*this, b); }
+Tensor Tensor::mul(const Tensor& b) const { return mezzo::mul(*this, b); }
+Tensor Tensor::div(const Tensor& b) const { return mezzo::div(*this, b); }
+Tensor Tensor::fmod(const Tensor& b) const { return mezzo::fmod(*this, b); }
+Tensor Tensor::maximum(const Tensor& b) const { return mezzo::maximum(*this, b); }
+Tensor Tensor::minimum(const Tensor& b) const { return mezzo::minimum(*this, b); }
+Tensor Tensor::neg() const { return mezzo::neg(*this); }
+Tensor Tensor::abs() const { return mezzo::abs(*this); }
+Tensor Tensor::square() const { return mezzo::square(*this); }
+Tensor Tensor::exp() const { return mezzo::exp(*this); }
+Tensor Tensor::log() const { return mezzo::log(*this); }
+Tensor Tensor::sqrt() const { return mezzo::sqrt(*this); }
+Tensor Tensor::sin() const { return mezzo::sin(*this); }
+Tensor Tensor::cos() const { return mezzo::cos(*this); }
+Tensor Tensor::tanh() const { return mezzo::tanh(*this); }
+Tensor Tensor::sigmoid() const { return mezzo::sigmoid(*this); }
+Tensor Tensor::relu() const { return mezzo::relu(*this); }
+Tensor Tensor::eq(const Tensor& b) const { return mezzo::eq(*this, b); }
+Tensor Tensor::ne(const Tensor& b) const { return mezzo::ne(*this, b); }
+Tensor Tensor::lt(const Tensor& b) const { return mezzo::lt(*this, b); }
+Tensor Tensor::le(const Tensor& b) const { return mezzo::le(*this, b); }
+Tensor Tensor::gt(const Tensor& b) const { return mezzo::gt(*this, b); }
+Tensor Tensor::ge(const Tensor& b) const { return mezzo::ge(*this, b); }
+Tensor Tensor::logical_and(const Tensor& b) const { return mezzo::logical_and(*this, b); }
+Tensor Tensor::logical_or(const Tensor& b) const { return mezzo::logical_or(*this, b); }
+Tensor Tensor::logical_xor(const Tensor& b) const { return mezzo::logical_xor(*this, b); }
+Tensor Tensor::logical_not() const { return mezzo::logical_not(*this); }
+
+Tensor Tensor::sum(const Dims& dims, bool keepdim) const { return mezzo::sum(*this, dims, keepdim); }
+Tensor Tensor::mean(const Dims& dims, bool keepdim) const { return mezzo::mean(*this, dims, keepdim); }
+Tensor Tensor::amax(const Dims& dims, bool keepdim) const { return mezzo::amax(*this, dims, keepdim); }
+Tensor Tensor::amin(const Dims& dims, bool keepdim) const { return mezzo::amin(*this, dims, keepdim); }
+Tensor Tensor::any(const Dims& dims, bool keepdim) const { return mezzo::any(*this, dims, keepdim); }
+Tensor Tensor::all(const Dims& dims, bool keepdim) const { return mezzo::all(*this, dims, keepdim); }
+Tensor Tensor::argmax(int dim, bool keepdim) const { return mezzo::argmax(*this, dim, keepdim); }
+Tensor Tensor::matmul(const Tensor& b) const { return mezzo::matmul(*this, b); }
+
+}  // namespace mezzo

@@ -1,0 +1,163 @@
+#include "autograd/node.h"
+
+#include <atomic>
+#include <utility>
+
+#include "autograd/call.h"
+#include "tensor/tensor_impl.h"
+
+namespace mezzo {
+
+namespace {
+
+std::atomic<uint64_t> next_sequence{1};
+
+/// What a dying node owned. Owning it can be owning a chain of a million nodes, so it is not freed where the node dies
+/// (that would recurse) but by the outermost dying node, in a loop.
+struct Remains {
+  std::vector<Edge> edges;
+  std::vector<SavedTensor> saved;
+};
+thread_local std::vector<Remains>* collecting = nullptr;
+
+/// The node behind results of an op that can be differentiated once.
+class RefusingNode final : public Node {
+ public:
+  explicit RefusingNode(std::string_view op) : op_(op) {}
+  std::string_view name() const override { return op_; }
+  Tensors backward(Inputs) override {
+    fail(op_, "its gradient cannot be differentiated again", {}, "this op has a first derivative alone");
+  }
+
+ private:
+  std::string_view op_;
+};
+
+/// x's memory and shape as a tensor without history.
+Tensor without_history(const Tensor& x) {
+  const TensorImpl& impl = *x.impl();
+  return make_view(impl.storage, impl.offset, impl.shape, impl.strides, impl.dtype);
+}
+
+}  // namespace
+
+Edge edge_to(const Tensor& x) {
+  if (!x.defined()) return {};
+  const TensorImpl& impl = *x.impl();
+  if (impl.grad_fn) return {impl.grad_fn, impl.output_index, {}};
+  if (impl.requires_grad) return {nullptr, 0, x};
+  return {};
+}
+
+SavedTensor::SavedTensor(const Tensor& tensor, int output_index) : output_index_(output_index) {
+  if (!tensor.defined()) return;
+  data_ = output_index >= 0 ? without_history(tensor) : tensor;
+  version_ = tensor.version();
+}
+
+Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner) const {
+  if (!data_.defined()) return {};
+  if (data_.version() != version_) {
+    fail(owner->name(), text("a tensor saved for backward was changed in place: it is at version ", data_.version(),
+                             " but was saved at version ", version_),
+         {{"saved", data_}}, "change a copy, or change it after backward");
+  }
+  if (output_index_ < 0 || !grad_enabled()) return data_;
+  Tensor output = without_history(data_);
+  output.impl()->grad_fn = owner;
+  output.impl()->output_index = output_index_;
+  return output;
+}
+
+Node::Node() : sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)) {}
+
+Node::~Node() {
+  if (edges.empty() && saved_.empty()) return;
+  if (collecting) {
+    collecting->push_back({std::move(edges), std::move(saved_)});
+    return;
+  }
+  std::vector<Remains> pending;
+  collecting = &pending;
+  pending.push_back({std::move(edges), std::move(saved_)});
+  while (!pending.empty()) {
+    const Remains next = std::move(pending.back());
+    pending.pop_back();
+  }
+  collecting = nullptr;
+}
+
+void Node::release() {
+  if (saved_.empty()) return;
+  saved_.clear();
+  released_ = true;
+}
+
+Tensor Node::saved(size_t i) const { return saved_[i].unpack(std::const_pointer_cast<Node>(shared_from_this())); }
+
+OutputInfo Node::input_info(size_t input) const {
+  const Edge& edge = edges[input];
+  if (edge.node) return edge.node->outputs[static_cast<size_t>(edge.index)];
+  return {edge.leaf.shape(), edge.leaf.dtype(), edge.leaf.device(), {}};
+}
+
+void Saver::finish(Inputs outputs) {
+  for (const Tensor& tensor : kept_) {
+    int output_index = -1;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (tensor.defined() && tensor.impl() == outputs[i].impl()) output_index = static_cast<int>(i);
+    }
+    node_->keep(tensor, output_index);
+  }
+}
+
+void Node::keep(const Tensor& tensor, int output_index) { saved_.emplace_back(tensor, output_index); }
+
+bool wants_record(Inputs inputs) {
+  if (!grad_enabled()) return false;
+  for (const Tensor& x : inputs) {
+    if (x.defined() && x.requires_grad()) return true;
+  }
+  return false;
+}
+
+void check_inputs(std::string_view op, Inputs inputs) {
+  const Tensor* first = nullptr;
+  for (const Tensor& x : inputs) {
+    if (!x.defined() || x.impl()->is_number) continue;
+    if (!first) first = &x;
+    if (x.device() != first->device()) {
+      fail(op, text("tensors are on ", to_string(first->device()), " and on ", to_string(x.device())),
+           {{"one", *first}, {"other", x}}, "move them to one device with to(device)");
+    }
+    if (x.impl()->grad_fn && x.impl()->is_view && x.impl()->rebases != x.impl()->storage->rebases()) {
+      fail(op, "an input is a view of a tensor that was changed in place, in a recorded op, after the view was made",
+           {{"view", x}}, "make the view again after the change");
+    }
+  }
+}
+
+void connect(Node& node, Inputs inputs) {
+  node.edges.reserve(inputs.size());
+  for (const Tensor& x : inputs) node.edges.push_back(edge_to(x));
+}
+
+void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index) {
+  TensorImpl& impl = *output.impl();
+  if (static_cast<int>(node->outputs.size()) <= index) node->outputs.resize(static_cast<size_t>(index) + 1);
+  node->outputs[static_cast<size_t>(index)] = {impl.shape, impl.dtype, impl.storage->device(), {}};
+  if (!is_floating(impl.dtype)) return;  // such an output carries no gradient
+  impl.grad_fn = node;
+  impl.output_index = index;
+}
+
+void refuse_second_derivative(std::string_view op, Tensors& results) {
+  const auto refusing = std::make_shared<RefusingNode>(op);
+  for (Tensor& result : results) {
+    if (!result.defined()) continue;
+    result = without_history(result);
+    attach(refusing, result, static_cast<int>(refusing->outputs.size()));
+  }
+}
+
+}  // namespace mezzo

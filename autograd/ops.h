@@ -1,0 +1,74 @@
+// The public functions, declared from the rows of ops.def. Formulas, shapes and notes stand there.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "autograd/node.h"
+#include "tensor/kernels.h"
+#include "tensor/tensor.h"
+
+namespace mezzo {
+
+/// Position in pointwise::Ops.
+using PointwiseId = size_t;
+
+enum class LossReduction : uint8_t { none, mean, sum };
+
+struct BatchNormOptions {
+  bool batch_statistics = true;  ///< normalise with the batch's mean and variance, else with the running ones
+  double momentum = 0.1;         ///< weight of the batch in the running statistics, updated if batch_statistics
+  double eps = 1e-5;             ///< added to the variance
+};
+
+/// What an op returns: one tensor, but for the few that stand here.
+template <class Struct>
+struct ReturnOf {
+  using type = Tensor;
+};
+namespace ops {
+struct Conv2dWeightGrad;
+struct BatchNormGrad;
+}  // namespace ops
+template <>
+struct ReturnOf<ops::Conv2dWeightGrad> {
+  using type = std::array<Tensor, 2>;
+};
+template <>
+struct ReturnOf<ops::BatchNormGrad> {
+  using type = std::array<Tensor, 3>;
+};
+
+namespace ops {
+#define OP(name, Struct, ...) struct Struct;
+#include "autograd/ops.def"
+#undef OP
+}  // namespace ops
+
+#define OP(name, Struct, order, what, parameters, ...) ReturnOf<ops::Struct>::type name parameters;
+#include "autograd/ops.def"
+#undef OP
+
+// --- compositions of the rows above
+/// x's elements under another shape: a view where strides allow it, else a copy.
+Tensor reshape(const Tensor& x, const Shape& shape);
+/// Tensors of one shape along a new dimension.
+Tensor stack(Inputs tensors, int dim = 0);
+Tensor stack(std::initializer_list<Tensor> tensors, int dim = 0);
+Tensor cat(std::initializer_list<Tensor> tensors, int dim = 0);
+/// x summed over the dimensions that broadcasting to x's shape from `shape` added: the inverse of expand.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator-(const Tensor& a) { return neg(a); }
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
+
+}  // namespace mezzo

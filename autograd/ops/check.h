@@ -1,0 +1,14 @@
+// Checks that several ops share.
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+
+#include "tensor/tensor.h"
+
+namespace mezzo::ops {
+
+/// Throws Error unless the defined operands have one dtype: products do not promote.
+void check_same_dtype(std::string_view op, std::initializer_list<Operand> operands);
+
+}  // namespace mezzo::ops

@@ -1,0 +1,229 @@
+// Convolution: conv2d and its two gradients, which are each other's derivatives.
+//   N images, C channels in, O out, H x W in, OH x OW out, KH x KW kernel
+//   y[n, o, i, j] = b[o] + sum over c, u, v of w[o, c, u, v] x[n, c, i * stride + u * dilation - padding, ...]
+#include "autograd/call.h"
+#include "autograd/ops/check.h"
+#include "autograd/samples.h"
+#include "tensor/tensor_impl.h"
+
+namespace mezzo {
+
+namespace ops {
+
+namespace {
+
+/// OH and OW: floor((H + 2 padding - dilation (K - 1) - 1) / stride) + 1.
+int64_t output_size(const ConvGeometry& geometry, int64_t input, int64_t kernel, size_t axis) {
+  const int64_t span = geometry.dilation[axis] * (kernel - 1) + 1;
+  return (input + 2 * geometry.padding[axis] - span) / geometry.stride[axis] + 1;
+}
+
+Shape output_shape(const ConvGeometry& geometry, const Shape& x, const Shape& weight) {
+  return {x[0], weight[0], output_size(geometry, x[2], weight[2], 0), output_size(geometry, x[3], weight[3], 1)};
+}
+
+/// Channels-last if `like` is, else row-major.
+Tensor empty_in_layout_of(const Tensor& like, const Shape& shape) {
+  const bool last = like.is_contiguous(channels_last) && !like.is_contiguous();
+  return empty(shape, {.dtype = like.dtype(), .device = like.device(),
+                       .format = last ? channels_last : contiguous_format});
+}
+
+View view_or_none(const Tensor& x) { return x.defined() ? x.view_of_memory() : View{}; }
+
+}  // namespace
+
+struct Conv2d {
+  static constexpr OpId id = OpId::conv2d;
+  ConvGeometry geometry;
+
+  void check(Inputs in) const {
+    const Tensor &x = in[0], &weight = in[1], &bias = in[2];
+    const auto wrong = [&](const std::string& fact) {
+      fail("conv2d", fact, {{"input", x}, {"weight", weight}, {"bias", bias}});
+    };
+    check_same_dtype("conv2d", {{"input", x}, {"weight", weight}, {"bias", bias}});
+    if (!is_floating(x.dtype())) wrong("needs a floating dtype");
+    if (x.dim() != 4) wrong(text("input must be [N, C, H, W] but has ", x.dim(), " dimensions"));
+    if (weight.dim() != 4) wrong("weight must be [O, C / groups, KH, KW]");
+    const int64_t groups = geometry.groups;
+    if (groups < 1 || x.size(1) % groups != 0 || weight.size(0) % groups != 0) {
+      wrong(text("groups = ", groups, " does not divide ", x.size(1), " input and ", weight.size(0), " output channels"));
+    }
+    if (x.size(1) != weight.size(1) * groups) {
+      wrong(text("input has ", x.size(1), " channels but weight expects ", weight.size(1) * groups));
+    }
+    if (bias.defined() && bias.shape() != Shape{weight.size(0)}) wrong(text("bias must have ", weight.size(0), " elements"));
+    for (size_t axis = 0; axis < 2; ++axis) {
+      const int64_t size = x.size(2 + static_cast<int>(axis)), kernel = weight.size(2 + static_cast<int>(axis));
+      if (geometry.stride[axis] < 1 || geometry.dilation[axis] < 1 || geometry.padding[axis] < 0 || kernel < 1) {
+        wrong("stride, dilation and kernel size must be at least 1, padding at least 0");
+      }
+      const int64_t span = geometry.dilation[axis] * (kernel - 1) + 1;
+      if (span > size + 2 * geometry.padding[axis]) {
+        wrong(text("the kernel spans ", span, " but the padded input ", size + 2 * geometry.padding[axis]));
+      }
+    }
+  }
+
+  Tensor forward(Inputs in, Saver& save) const {
+    const Tensor &x = in[0], &weight = in[1];
+    const Tensor out = empty_in_layout_of(x, output_shape(geometry, x.shape(), weight.shape()));
+    kernels(x.device()).conv2d(out.view_of_memory(), x.view_of_memory(), weight.view_of_memory(), view_or_none(in[2]), geometry);
+    save(save.needs(1) || save.needs(2) ? x : Tensor());
+    save(weight);
+    return out;
+  }
+
+  Tensors backward(Node& node, Inputs g) const {
+    Tensors grads(3);
+    const Tensor weight = node.saved(1);
+    if (node.needs(0)) grads[0] = conv2d_input_grad(g[0], weight, node.input_info(0).shape, geometry);
+    if (node.needs(1)) {
+      const auto [weight_grad, bias_grad] = conv2d_weight_grad(g[0], node.saved(0), weight.shape(), geometry);
+      grads[1] = weight_grad;
+      grads[2] = bias_grad;
+    } else if (node.needs(2)) {
+      grads[2] = sum(g[0], {0, 2, 3});
+    }
+    return grads;
+  }
+};
+
+/// dx, linear in g and in w. For a gradient u of it: dg = conv2d(u, w), dw = conv2d_weight_grad(g, u).
+struct Conv2dInputGrad {
+  static constexpr OpId id = OpId::conv2d_input_grad;
+  Shape shape;
+  ConvGeometry geometry;
+
+  void check(Inputs in) const {
+    check_same_dtype("conv2d_input_grad", {{"gradient", in[0]}, {"weight", in[1]}});
+    if (shape.dim() != 4 || in[1].dim() != 4 || in[0].shape() != output_shape(geometry, shape, in[1].shape())) {
+      fail("conv2d_input_grad", text("the gradient has not the shape of an output for input ", to_string(shape)),
+           {{"gradient", in[0]}, {"weight", in[1]}});
+    }
+  }
+  Tensor forward(Inputs in, Saver& save) const {
+    const Tensor out = empty_in_layout_of(in[0], shape);
+    kernels(out.device()).conv2d_input_grad(out.view_of_memory(), in[0].view_of_memory(), in[1].view_of_memory(), geometry);
+    save(save.needs(1) ? in[0] : Tensor());
+    save(in[1]);
+    return out;
+  }
+  Tensors backward(Node& node, Inputs u) const {
+    Tensors grads(2);
+    const Tensor weight = node.saved(1);
+    if (node.needs(0)) grads[0] = conv2d(u[0], weight, {}, geometry);
+    if (node.needs(1)) grads[1] = conv2d_weight_grad(node.saved(0), u[0], weight.shape(), geometry)[0];
+    return grads;
+  }
+};
+
+/// dw and db, linear in g; dw in x too. For gradients u, v of them: dg = conv2d(x, u) + v, dx = conv2d_input_grad(g, u).
+struct Conv2dWeightGrad {
+  static constexpr OpId id = OpId::conv2d_weight_grad;
+  Shape shape;
+  ConvGeometry geometry;
+
+  void check(Inputs in) const {
+    check_same_dtype("conv2d_weight_grad", {{"gradient", in[0]}, {"input", in[1]}});
+    if (shape.dim() != 4 || in[1].dim() != 4 || in[0].shape() != output_shape(geometry, in[1].shape(), shape)) {
+      fail("conv2d_weight_grad", text("the gradient has not the shape of an output for weight ", to_string(shape)),
+           {{"gradient", in[0]}, {"input", in[1]}});
+    }
+  }
+  std::array<Tensor, 2> forward(Inputs in, Saver& save) const {
+    const TensorOptions like{.dtype = in[0].dtype(), .device = in[0].device()};
+    const std::array<Tensor, 2> out{empty(shape, like), empty({shape[0]}, like)};
+    kernels(in[0].device()).conv2d_weight_grad(out[0].view_of_memory(), out[1].view_of_memory(), in[0].view_of_memory(),
+                                               in[1].view_of_memory(), geometry);
+    save(save.needs(1) ? in[0] : Tensor());
+    save(in[1]);
+    return out;
+  }
+  Tensors backward(Node& node, Inputs u) const {
+    Tensors grads(2);
+    const Tensor x = node.saved(1);
+    const auto& [weight_part, bias_part] = std::pair(u[0], u[1]);
+    if (node.needs(0)) {
+      const Shape whole = node.input_info(0).shape;
+      if (weight_part.defined()) grads[0] = conv2d(x, weight_part, bias_part, geometry);
+      else grads[0] = expand(reshape(bias_part, {1, shape[0], 1, 1}), whole);
+    }
+    if (node.needs(1) && weight_part.defined()) {
+      grads[1] = conv2d_input_grad(node.saved(0), weight_part, x.shape(), geometry);
+    }
+    return grads;
+  }
+};
+
+}  // namespace ops
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry) {
+  return call(ops::Conv2d{geometry}, x, weight, bias);
+}
+Tensor conv2d_input_grad(const Tensor& g, const Tensor& weight, const Shape& shape, const ConvGeometry& geometry) {
+  return call(ops::Conv2dInputGrad{shape, geometry}, g, weight);
+}
+std::array<Tensor, 2> conv2d_weight_grad(const Tensor& g, const Tensor& x, const Shape& shape, const ConvGeometry& geometry) {
+  return call(ops::Conv2dWeightGrad{shape, geometry}, g, x);
+}
+
+namespace {
+
+struct Case {
+  std::string what;
+  Shape x, weight;
+  ConvGeometry geometry;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"1x1", {2, 3, 4, 5}, {4, 3, 1, 1}, {}},
+      {"3x3 padded", {1, 2, 5, 4}, {3, 2, 3, 3}, {.padding = {1, 1}}},
+      {"strides and oblong kernel", {2, 2, 6, 5}, {2, 2, 3, 2}, {.stride = {2, 1}, .padding = {0, 1}}},
+      {"dilated", {1, 2, 6, 6}, {2, 2, 2, 3}, {.padding = {1, 0}, .dilation = {3, 2}}},
+      {"groups", {2, 4, 4, 4}, {6, 2, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}, .groups = 2}},
+      {"depthwise", {1, 3, 4, 4}, {3, 1, 3, 3}, {.padding = {1, 1}, .groups = 3}},
+      {"no images", {0, 2, 4, 4}, {3, 2, 3, 3}, {}},
+  };
+  return all;
+}
+
+}  // namespace
+
+template <>
+std::vector<Sample> samples<OpId::conv2d>() {
+  std::vector<Sample> all;
+  for (const Case& c : cases()) {
+    const auto run = [g = c.geometry](Inputs in) { return Tensors{conv2d(in[0], in[1], in.size() > 2 ? in[2] : Tensor(), g)}; };
+    all.push_back({c.what, {uniform_sample(c.x), uniform_sample(c.weight)}, run});
+    all.push_back({c.what + ", bias", {uniform_sample(c.x), uniform_sample(c.weight), uniform_sample({c.weight[0]})}, run});
+  }
+  return all;
+}
+
+template <>
+std::vector<Sample> samples<OpId::conv2d_input_grad>() {
+  std::vector<Sample> all;
+  for (const Case& c : cases()) {
+    all.push_back({c.what, {uniform_sample(ops::output_shape(c.geometry, c.x, c.weight)), uniform_sample(c.weight)},
+                   [c](Inputs in) { return Tensors{conv2d_input_grad(in[0], in[1], c.x, c.geometry)}; }});
+  }
+  return all;
+}
+
+template <>
+std::vector<Sample> samples<OpId::conv2d_weight_grad>() {
+  std::vector<Sample> all;
+  for (const Case& c : cases()) {
+    all.push_back({c.what, {uniform_sample(ops::output_shape(c.geometry, c.x, c.weight)), uniform_sample(c.x)},
+                   [c](Inputs in) {
+                     const auto [weight, bias] = conv2d_weight_grad(in[0], in[1], c.weight, c.geometry);
+                     return Tensors{weight, bias};
+                   }});
+  }
+  return all;
+}
+
+}  // namespace mezzo

@@ -1,0 +1,169 @@
+// Matrix products: matmul, linear. B: batch dimensions, M x K times K x N.
+#include "autograd/call.h"
+#include "autograd/ops/check.h"
+#include "autograd/samples.h"
+#include "tensor/tensor_impl.h"
+
+namespace mezzo {
+
+namespace {
+
+/// Rows of x: everything but the last dimension merged.
+Tensor rows(const Tensor& x) {
+  Shape leading = x.shape();
+  leading.erase(leading.dim() - 1);
+  return reshape(x, {leading.numel(), x.size(-1)});
+}
+
+/// x's batch dimensions expanded to those of `batch`.
+View batched(const Tensor& x, const Shape& batch) {
+  Shape shape = batch;
+  shape.push_back(x.size(-2));
+  shape.push_back(x.size(-1));
+  return expand(x, shape).view_of_memory();
+}
+
+}  // namespace
+
+namespace ops {
+
+struct MatMul {
+  static constexpr OpId id = OpId::matmul;
+
+  /// Vectors as matrices: a as one row, b as one column.
+  static Tensor matrix_a(const Tensor& a) { return a.dim() == 1 ? a.unsqueeze(0) : a; }
+  static Tensor matrix_b(const Tensor& b) { return b.dim() == 1 ? b.unsqueeze(1) : b; }
+  static Shape batch_of(const Tensor& x) {
+    Shape batch = x.shape();
+    for (int i = 0; i < 2 && batch.dim() > 0; ++i) batch.erase(batch.dim() - 1);
+    return batch;
+  }
+
+  void check(Inputs in) const {
+    const Tensor &a = in[0], &b = in[1];
+    if (a.dim() == 0 || b.dim() == 0) fail("matmul", "0-d tensors have no matrix product", {{"a", a}, {"b", b}}, "use mul");
+    check_same_dtype("matmul", {{"a", a}, {"b", b}});
+    const int64_t inner = b.size(b.dim() == 1 ? 0 : -2);
+    if (a.size(-1) != inner) {
+      fail("matmul", text("a's rows have ", a.size(-1), " elements but b's columns have ", inner), {{"a", a}, {"b", b}});
+    }
+    Shape batch;
+    if (!broadcast(batch_of(a), batch_of(b), batch)) fail("matmul", "batch dimensions do not broadcast", {{"a", a}, {"b", b}});
+  }
+
+  Tensor forward(Inputs in, Saver& save) const {
+    const Tensor a = matrix_a(in[0]), b = matrix_b(in[1]);
+    Shape shape;
+    broadcast(batch_of(a), batch_of(b), shape);
+    const Shape batch = shape;
+    shape.push_back(a.size(-2));
+    shape.push_back(b.size(-1));
+    const Tensor out = empty(shape, {.dtype = a.dtype(), .device = a.device()});
+    if (b.dim() == 2 && a.dim() > 2) {  // one tall product instead of a batch of small ones
+      const Tensor a_rows = rows(a);
+      kernels(a.device()).matmul(rows(out).view_of_memory(), a_rows.view_of_memory(), b.view_of_memory(), {});
+    } else {
+      kernels(a.device()).matmul(out.view_of_memory(), batched(a, batch), batched(b, batch), {});
+    }
+    save(save.needs(1) ? in[0] : Tensor());
+    save(save.needs(0) ? in[1] : Tensor());
+    if (in[0].dim() == 1) shape.erase(shape.dim() - 2);
+    if (in[1].dim() == 1) shape.erase(shape.dim() - 1);
+    return out.view(shape);
+  }
+
+  /// c = a b: da = dc b^T, db = a^T dc. Sums over broadcast batches are the engine's.
+  Tensors backward(Node& node, Inputs g) const {
+    const Tensor a = node.saved(0), b = node.saved(1);
+    const bool a_is_vector = (node.needs(0) ? node.input_info(0).shape : a.shape()).dim() == 1;
+    const bool b_is_vector = (node.needs(1) ? node.input_info(1).shape : b.shape()).dim() == 1;
+    Tensor dc = g[0];
+    if (b_is_vector) dc = dc.unsqueeze(-1);
+    if (a_is_vector) dc = dc.unsqueeze(-2);
+    Tensors grads(2);
+    if (node.needs(0)) {
+      grads[0] = matmul(dc, matrix_b(b).transpose(-2, -1));
+      if (a_is_vector) grads[0] = grads[0].squeeze(-2);
+    }
+    if (node.needs(1)) {
+      const Tensor left = matrix_a(a);
+      const bool tall = left.dim() > 2 && (b_is_vector || node.input_info(1).shape.dim() == 2);
+      grads[1] = tall ? matmul(rows(left).t(), rows(dc)) : matmul(left.transpose(-2, -1), dc);
+      if (b_is_vector) grads[1] = grads[1].squeeze(-1);
+    }
+    return grads;
+  }
+};
+
+struct Linear {
+  static constexpr OpId id = OpId::linear;
+
+  void check(Inputs in) const {
+    const Tensor &x = in[0], &weight = in[1], &bias = in[2];
+    check_same_dtype("linear", {{"input", x}, {"weight", weight}, {"bias", bias}});
+    if (weight.dim() != 2) fail("linear", "weight must be [out, in]", {{"input", x}, {"weight", weight}});
+    if (x.dim() == 0 || x.size(-1) != weight.size(1)) {
+      fail("linear", text("input has ", x.dim() ? x.size(-1) : 0, " features but weight expects ", weight.size(1)),
+           {{"input", x}, {"weight", weight}});
+    }
+    if (bias.defined() && bias.shape() != Shape{weight.size(0)}) {
+      fail("linear", text("bias must have ", weight.size(0), " elements"), {{"weight", weight}, {"bias", bias}});
+    }
+  }
+
+  Tensor forward(Inputs in, Saver& save) const {
+    const Tensor &x = in[0], &weight = in[1], &bias = in[2];
+    Shape shape = x.shape();
+    shape[shape.dim() - 1] = weight.size(0);
+    const Tensor out = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+    const Tensor x_rows = rows(x);
+    kernels(x.device()).matmul(rows(out).view_of_memory(), x_rows.view_of_memory(), weight.t().view_of_memory(),
+                               bias.defined() ? bias.view_of_memory() : View{});
+    save(save.needs(1) ? x : Tensor());
+    save(save.needs(0) ? weight : Tensor());
+    return out;
+  }
+
+  /// y = x W^T + b: dx = dy W, dW = dy^T x, db = sum of dy's rows.
+  Tensors backward(Node& node, Inputs g) const {
+    const Tensor x = node.saved(0), weight = node.saved(1);
+    Tensors grads(3);
+    if (node.needs(0)) grads[0] = matmul(g[0], weight);
+    if (node.needs(1)) grads[1] = matmul(rows(g[0]).t(), rows(x));
+    if (node.needs(2)) grads[2] = sum(rows(g[0]), 0);
+    return grads;
+  }
+};
+
+}  // namespace ops
+
+Tensor matmul(const Tensor& a, const Tensor& b) { return call(ops::MatMul{}, a, b); }
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return call(ops::Linear{}, x, weight, bias);
+}
+
+template <>
+std::vector<Sample> samples<OpId::matmul>() {
+  const auto run = [](Inputs in) { return Tensors{matmul(in[0], in[1])}; };
+  return {{"matrices", {uniform_sample({3, 4}), uniform_sample({4, 5})}, run},
+          {"batch times matrix", {uniform_sample({2, 3, 4}), uniform_sample({4, 5})}, run},
+          {"4-d times 3-d", {uniform_sample({2, 3, 2, 4}), uniform_sample({3, 4, 2})}, run},
+          {"batches broadcast", {uniform_sample({2, 1, 3, 4}), uniform_sample({3, 4, 2})}, run},
+          {"vectors", {uniform_sample({4}), uniform_sample({4})}, run},
+          {"matrix times vector", {uniform_sample({2, 3, 4}), uniform_sample({4})}, run},
+          {"vector times batch", {uniform_sample({3}), uniform_sample({2, 3, 4})}, run},
+          {"nothing inside", {uniform_sample({2, 0}), uniform_sample({0, 3})}, run},
+          {"no rows", {uniform_sample({0, 3}), uniform_sample({3, 2})}, run}};
+}
+
+template <>
+std::vector<Sample> samples<OpId::linear>() {
+  const auto run = [](Inputs in) { return Tensors{linear(in[0], in[1], in.size() > 2 ? in[2] : Tensor())}; };
+  return {{"rows", {uniform_sample({3, 4}), uniform_sample({5, 4}), uniform_sample({5})}, run},
+          {"batch, no bias", {uniform_sample({2, 3, 4}), uniform_sample({5, 4})}, run},
+          {"4-d", {uniform_sample({2, 3, 2, 4}), uniform_sample({2, 4}), uniform_sample({2})}, run},
+          {"one vector", {uniform_sample({4}), uniform_sample({2, 4}), uniform_sample({2})}, run},
+          {"no rows", {uniform_sample({0, 4}), uniform_sample({2, 4}), uniform_sample({2})}, run}};
+}
+
+}  // namespace mezzo

@@ -1,0 +1,61 @@
+// Mean squared error: mse_loss.
+#include "autograd/call.h"
+#include "autograd/samples.h"
+#include "tensor/tensor_impl.h"
+
+namespace mezzo {
+
+namespace ops {
+
+struct MseLoss {
+  static constexpr OpId id = OpId::mse_loss;
+  LossReduction reduction;
+
+  void check(Inputs in) const {
+    Shape joint;
+    if (!broadcast(in[0].shape(), in[1].shape(), joint)) {
+      fail("mse_loss", "input and target do not broadcast", {{"input", in[0]}, {"target", in[1]}});
+    }
+    if (!is_floating(promote(in))) fail("mse_loss", "needs a floating dtype", {{"input", in[0]}, {"target", in[1]}});
+  }
+
+  Tensor forward(Inputs in, Saver& save) const {
+    save(in[0]);
+    save(in[1]);
+    const Tensor squares = square(sub(in[0], in[1]));
+    switch (reduction) {
+      case LossReduction::none: return squares;
+      case LossReduction::sum: return sum(squares);
+      case LossReduction::mean: break;
+    }
+    return mean(squares);
+  }
+
+  /// dx = 2 (x - target) dy, over the number of elements for the mean; dtarget = -dx.
+  Tensors backward(Node& node, Inputs g) const {
+    const Tensor difference = sub(node.saved(0), node.saved(1));
+    const double count = reduction == LossReduction::mean ? static_cast<double>(difference.numel()) : 1.0;
+    const Tensor dx = mul(difference, mul(g[0], 2.0 / count));
+    return {node.needs(0) ? dx : Tensor(), node.needs(1) ? neg(dx) : Tensor()};
+  }
+};
+
+}  // namespace ops
+
+Tensor mse_loss(const Tensor& x, const Tensor& target, LossReduction reduction) {
+  return call(ops::MseLoss{reduction}, x, target);
+}
+
+template <>
+std::vector<Sample> samples<OpId::mse_loss>() {
+  const auto by = [](LossReduction reduction) {
+    return [=](Inputs in) { return Tensors{mse_loss(in[0], in[1], reduction)}; };
+  };
+  return {{"mean", {uniform_sample({2, 3, 4, 5}), uniform_sample({2, 3, 4, 5})}, by(LossReduction::mean)},
+          {"sum, broadcast", {uniform_sample({3, 1}), uniform_sample({4})}, by(LossReduction::sum)},
+          {"none", {uniform_sample({3, 4}), uniform_sample({3, 4})}, by(LossReduction::none)},
+          {"0-d", {uniform_sample({}), uniform_sample({})}, by(LossReduction::mean)},
+          {"empty", {uniform_sample({0, 3}), uniform_sample({0, 3})}, by(LossReduction::sum)}};
+}
+
+}  // namespace mezzo

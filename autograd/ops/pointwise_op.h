@@ -1,0 +1,104 @@
+// A struct of tensor/pointwise.h as an op: everything but its formulas.
+#pragma once
+
+#include "autograd/call.h"
+#include "autograd/ops.h"
+
+namespace mezzo::ops {
+
+/// Shape, dtype and compute type of a pointwise op on these operands; throws Error if they do not go together.
+struct PointwisePlan {
+  Shape shape;
+  DType dtype;    ///< of the result
+  DType compute;  ///< that the formula runs in
+};
+PointwisePlan plan_pointwise(std::string_view op, Inputs in, pointwise::Result result, bool first_selects);
+
+/// Throws Error for bool operands of an op that has no meaning for them, and for integer division by 0.
+void refuse_bool(std::string_view op, Inputs in);
+void refuse_zero_divisor(std::string_view op, const Tensor& divisor);
+
+/// Allocates the result, in the layout of the first operand of its shape, and runs the kernel.
+Tensor run_pointwise(const PointwisePlan& plan, Inputs in, PointwiseKernel kernel);
+/// The same into `out`.
+void run_pointwise_into(const Tensor& out, DType compute, Inputs in, PointwiseKernel kernel);
+
+/// The device that an op on these inputs runs on: that of the first that is not a number.
+Device device_of(Inputs in);
+
+template <class S>
+struct Pointwise {
+  static constexpr OpId id = id_of<S>;
+  static constexpr size_t arity = S::arity;
+
+  PointwisePlan plan(Inputs in) const { return plan_pointwise(info(id).name, in, S::result, S::first_selects); }
+
+  void check(Inputs in) const {
+    const PointwisePlan planned = plan(in);
+    if constexpr (!S::takes_bool) refuse_bool(info(id).name, in);
+    if constexpr (S::divides) {
+      if (!is_floating(planned.compute)) refuse_zero_divisor(info(id).name, in[1]);
+    }
+  }
+
+  Tensor forward(Inputs in, Saver& save) const {
+    const Tensor out = run_pointwise(plan(in), in, kernels(device_of(in)).pointwise[pointwise::index<S>].value);
+    save_for_backward(in, out, save);
+    return out;
+  }
+
+  /// What the slopes that are wanted read: for a unary op the one tensor, else the operands, undefined where unread.
+  void save_for_backward(Inputs in, const Tensor& out, Saver& save) const {
+    if constexpr (arity == 1) {
+      if (pointwise::reads<S, 0> & pointwise::first) save(in[0]);
+      if (pointwise::reads<S, 0> & pointwise::output) save(out);
+    } else {
+      unsigned read = 0;
+      each_operand([&]<int i>() { read |= save.needs(i) ? pointwise::reads<S, i> : 0u; });
+      for (size_t k = 0; read && k < arity; ++k) save(read >> k & 1u ? in[k] : Tensor());
+    }
+  }
+
+  Tensors backward(Node& node, Inputs g) const {
+    Tensors saved, grads(arity);
+    for (size_t k = 0; k < node.saved_count(); ++k) saved.push_back(node.saved(k));
+    each_operand([&]<int i>() {
+      if (node.needs(i)) grads[i] = gradient<i>(g[0], saved);
+    });
+    return grads;
+  }
+
+ private:
+  template <class F>
+  static void each_operand(F f) {
+    [&]<size_t... i>(std::index_sequence<i...>) { (f.template operator()<static_cast<int>(i)>(), ...); }(
+        std::make_index_sequence<arity>());
+  }
+
+  template <int i>
+  static Tensor gradient(const Tensor& g, const Tensors& saved) {
+    if constexpr (!pointwise::differentiable<S, i>) {
+      return {};
+    } else if constexpr (constant_one<i>()) {
+      return g;
+    } else {
+      // A slope reads some of what was saved: the rest is left out, so that nothing is converted or loaded in vain.
+      Tensors x(arity);
+      for (size_t k = 0; k < saved.size(); ++k) {
+        if (arity == 1 || (pointwise::reads<S, i> >> k & 1u)) x[k] = saved[k];
+      }
+      return slope(pointwise::index<S>, i, g, x);
+    }
+  }
+
+  /// True if slope i is the number 1: the gradient passes as it is.
+  template <int i>
+  static constexpr bool constant_one() {
+    if constexpr (pointwise::reads<S, i> != pointwise::nothing) return false;
+    else return []<size_t... k>(std::index_sequence<k...>) {
+      return pointwise::slope<S, i>((static_cast<void>(k), 1.0)...) == 1.0;
+    }(std::make_index_sequence<arity>());
+  }
+};
+
+}  // namespace mezzo::ops

@@ -1,0 +1,217 @@
+// Views: they share x's memory and differ in shape, strides and offset. view, permute, expand, narrow.
+#include <algorithm>
+
+#include "autograd/call.h"
+#include "autograd/samples.h"
+#include "tensor/tensor_impl.h"
+
+namespace mezzo {
+
+namespace {
+
+/// x's memory under another geometry, marked as a view.
+Tensor share(const Tensor& x, int64_t offset, const Shape& shape, const Shape& strides) {
+  Tensor out = make_view(x.impl()->storage, offset, shape, strides, x.dtype());
+  out.impl()->is_view = true;
+  out.impl()->rebases = x.impl()->storage->rebases();
+  return out;
+}
+
+/// `shape` with a -1 replaced by what x's elements leave for it; throws Error if they do not fit.
+Shape fit_shape(std::string_view op, const Tensor& x, Shape shape) {
+  int open = -1;
+  int64_t known = 1;
+  for (int d = 0; d < shape.dim(); ++d) {
+    if (shape[d] == -1 && open < 0) open = d;
+    else known *= shape[d];
+  }
+  if (open >= 0 && known > 0 && x.numel() % known == 0) shape[open] = x.numel() / known;
+  if (std::any_of(shape.begin(), shape.end(), [](int64_t size) { return size < 0; }) || shape.numel() != x.numel()) {
+    fail(op, text(x.numel(), " elements do not fit shape ", to_string(shape)), {{"input", x}});
+  }
+  return shape;
+}
+
+/// Strides that show `x`'s elements in row-major order as `shape`, if there are any: each run of x's dimensions that
+/// lie behind each other in memory is cut anew.
+std::optional<Shape> view_strides(const Tensor& x, const Shape& shape) {
+  if (x.numel() == 0) return contiguous_strides(shape);
+  Shape strides = Shape::filled(shape.dim(), 1);
+  int to = shape.dim() - 1;
+  int64_t run = 1, filled = 1, stride = x.dim() ? x.strides()[x.dim() - 1] : 1;
+  for (int from = x.dim() - 1; from >= 0; --from) {
+    run *= x.shape()[from];
+    const bool ends = from == 0 || (x.shape()[from - 1] != 1 && x.strides()[from - 1] != run * stride);
+    if (!ends) continue;
+    for (; to >= 0 && (filled < run || shape[to] == 1); --to) {
+      strides[to] = filled * stride;
+      filled *= shape[to];
+    }
+    if (filled != run) return std::nullopt;
+    if (from > 0) stride = x.strides()[from - 1], run = filled = 1;
+  }
+  return strides;
+}
+
+}  // namespace
+
+namespace ops {
+
+struct ViewAs {
+  static constexpr OpId id = OpId::view;
+  Shape shape;
+
+  void check(Inputs in) const {
+    if (!view_strides(in[0], fit_shape("view", in[0], shape))) {
+      fail("view", text("strides ", to_string(in[0].strides()), " do not allow shape ", to_string(shape), " without a copy"),
+           {{"input", in[0]}}, "use reshape");
+    }
+  }
+  Tensor forward(Inputs in, Saver&) const {
+    const Shape fitted = fit_shape("view", in[0], shape);
+    return share(in[0], in[0].impl()->offset, fitted, *view_strides(in[0], fitted));
+  }
+  Tensors backward(Node& node, Inputs g) const { return {reshape(g[0], node.input_info(0).shape)}; }
+};
+
+struct Permute {
+  static constexpr OpId id = OpId::permute;
+  Shape dims;
+
+  void check(Inputs in) const {
+    Shape seen = Shape::filled(in[0].dim(), 0);
+    bool valid = dims.dim() == in[0].dim();
+    for (int d = 0; valid && d < dims.dim(); ++d) valid = seen[wrap_dim("permute", dims[d], in[0])]++ == 0;
+    if (!valid) fail("permute", text(to_string(dims), " does not name each dimension once"), {{"input", in[0]}});
+  }
+  Tensor forward(Inputs in, Saver&) const {
+    Shape shape = in[0].shape(), strides = in[0].strides();
+    for (int d = 0; d < dims.dim(); ++d) {
+      const int from = wrap_dim("permute", dims[d], in[0]);
+      shape[d] = in[0].shape()[from];
+      strides[d] = in[0].strides()[from];
+    }
+    return share(in[0], in[0].impl()->offset, shape, strides);
+  }
+  /// The inverse permutation.
+  Tensors backward(Node&, Inputs g) const {
+    Shape inverse = dims;
+    for (int d = 0; d < dims.dim(); ++d) inverse[wrap_dim("permute", dims[d], g[0])] = d;
+    return {permute(g[0], inverse)};
+  }
+};
+
+struct Expand {
+  static constexpr OpId id = OpId::expand;
+  Shape shape;
+
+  /// The result's shape: -1 keeps a size.
+  Shape target(const Tensor& x) const {
+    Shape result = shape;
+    const int lead = shape.dim() - x.dim();
+    for (int d = std::max(lead, 0); d < shape.dim(); ++d) {
+      if (result[d] == -1) result[d] = x.shape()[d - lead];
+    }
+    return result;
+  }
+  void check(Inputs in) const {
+    Shape joint;
+    const Shape wanted = target(in[0]);
+    if (!broadcast(in[0].shape(), wanted, joint) || joint != wanted ||
+        std::any_of(wanted.begin(), wanted.end(), [](int64_t size) { return size < 0; })) {
+      fail("expand", text("cannot expand to ", to_string(shape)), {{"input", in[0]}},
+           "only dimensions of size 1 can be repeated");
+    }
+  }
+  Tensor forward(Inputs in, Saver&) const {
+    const Shape wanted = target(in[0]);
+    const int lead = wanted.dim() - in[0].dim();
+    Shape strides = Shape::filled(wanted.dim(), 0);
+    for (int d = lead; d < wanted.dim(); ++d) {
+      if (in[0].shape()[d - lead] == wanted[d]) strides[d] = in[0].strides()[d - lead];
+    }
+    return share(in[0], in[0].impl()->offset, wanted, strides);
+  }
+  /// The engine sums over what broadcasting repeated.
+  Tensors backward(Node&, Inputs g) const { return {g[0]}; }
+};
+
+struct Narrow {
+  static constexpr OpId id = OpId::narrow;
+  int dim;
+  int64_t start, length;
+
+  void check(Inputs in) const {
+    const int d = wrap_dim("narrow", dim, in[0]);
+    if (in[0].dim() == 0) fail("narrow", "a 0-d tensor has no dimension to narrow", {{"input", in[0]}});
+    const int64_t size = in[0].shape()[d];
+    if (start < 0 || length < 0 || start > size - length) {
+      fail("narrow", text("elements ", start, " to ", start + length, " are outside dimension ", dim, " of size ", size),
+           {{"input", in[0]}});
+    }
+  }
+  Tensor forward(Inputs in, Saver&) const {
+    const int d = wrap_dim("narrow", dim, in[0]);
+    Shape shape = in[0].shape();
+    shape[d] = length;
+    return share(in[0], in[0].impl()->offset + start * in[0].strides()[d], shape, in[0].strides());
+  }
+  Tensors backward(Node& node, Inputs g) const {
+    const Shape whole = node.input_info(0).shape;
+    return {embed(g[0], dim, start, whole[dim < 0 ? dim + whole.dim() : dim])};
+  }
+};
+
+}  // namespace ops
+
+Tensor view(const Tensor& x, const Shape& shape) { return call(ops::ViewAs{shape}, x); }
+Tensor permute(const Tensor& x, const Shape& dims) { return call(ops::Permute{dims}, x); }
+Tensor expand(const Tensor& x, const Shape& shape) { return call(ops::Expand{shape}, x); }
+Tensor narrow(const Tensor& x, int dim, int64_t start, int64_t length) {
+  return call(ops::Narrow{dim, start, length}, x);
+}
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  const Shape fitted = fit_shape("reshape", x, shape);
+  return view_strides(x, fitted) ? view(x, fitted) : view(clone(x, contiguous_format), fitted);
+}
+
+template <>
+std::vector<Sample> samples<OpId::view>() {
+  const auto as = [](Shape shape) { return [shape](Inputs in) { return Tensors{view(in[0], shape)}; }; };
+  return {{"split and merge", {uniform_sample({2, 6, 4})}, as({3, 4, -1})},
+          {"channels split", {uniform_sample({2, 4, 3, 3})}, as({2, 2, 2, 3, 3})},
+          {"to 0-d", {uniform_sample({1, 1})}, as({})},
+          {"from 0-d", {uniform_sample({})}, as({1, 1})},
+          {"empty", {uniform_sample({0, 3})}, as({3, 0, 2})}};
+}
+
+template <>
+std::vector<Sample> samples<OpId::permute>() {
+  const auto by = [](Shape dims) { return [dims](Inputs in) { return Tensors{permute(in[0], dims)}; }; };
+  return {{"cycle", {uniform_sample({2, 3, 4})}, by({1, 2, 0})},
+          {"4-d", {uniform_sample({2, 3, 4, 5})}, by({0, -1, 1, 2})},
+          {"0-d", {uniform_sample({})}, by({})},
+          {"empty", {uniform_sample({0, 3})}, by({1, 0})}};
+}
+
+template <>
+std::vector<Sample> samples<OpId::expand>() {
+  const auto to = [](Shape shape) { return [shape](Inputs in) { return Tensors{expand(in[0], shape)}; }; };
+  return {{"inner and leading", {uniform_sample({3, 1})}, to({2, -1, 4})},
+          {"images", {uniform_sample({2, 3, 1, 4})}, to({2, 3, 5, 4})},
+          {"0-d", {uniform_sample({})}, to({2, 3})},
+          {"to nothing", {uniform_sample({1, 3})}, to({0, 3})}};
+}
+
+template <>
+std::vector<Sample> samples<OpId::narrow>() {
+  const auto part = [](int dim, int64_t start, int64_t length) {
+    return [=](Inputs in) { return Tensors{narrow(in[0], dim, start, length)}; };
+  };
+  return {{"middle", {uniform_sample({3, 5, 2})}, part(1, 1, 3)},
+          {"last dimension", {uniform_sample({2, 3, 4, 5})}, part(-1, 0, 2)},
+          {"nothing", {uniform_sample({3, 2})}, part(0, 3, 0)}};
+}
+
+}  // namespace mezzo

@@ -1,0 +1,65 @@
+#include "examples/common/options.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <system_error>
+
+#include "tensor/error.h"
+
+namespace mezzo::examples {
+
+void add_training_options(CLI::App& app, TrainingOptions& options) {
+  app.option_defaults()->always_capture_default();
+  app.add_option("--steps", options.steps, "Training steps")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
+  app.add_option("--seed", options.seed, "Seed of all random numbers")->check(CLI::NonNegativeNumber);
+  app.add_option("--threads", options.threads, "Threads [OMP_NUM_THREADS or the number of cores]")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--device", options.device, "Which kernels: the fast ones or the plain loops")
+      ->check(CLI::IsMember({"cpu", "reference"}));
+  app.add_option("--out", options.out, "The picture")->type_name("FILE.png");
+  app.add_option("--log", options.log, "Writes step, loss and seconds of each step")->type_name("FILE.jsonl");
+  app.add_flag("--json", options.json, "The last line of stdout is the result; all else goes to stderr");
+
+  // A check on the option would pass over the default path, and a training run is long to lose.
+  app.callback([&options] {
+    const auto check = [](const char* option, const std::string& path) {
+      const std::string obstacle = obstacle_to_writing(path);
+      if (!obstacle.empty()) throw CLI::ValidationError(option, text("cannot write ", path, ": ", obstacle));
+    };
+    check("--out", options.out);
+    if (!options.log.empty()) check("--log", options.log);
+  });
+}
+
+int run(CLI::App& app, int argc, char** argv, const std::function<void()>& train) {
+  try {
+    app.parse(argc, argv);
+    train();
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}
+
+std::ostream& messages(const TrainingOptions& options) { return options.json ? std::cerr : std::cout; }
+
+std::string obstacle_to_writing(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::path(path).parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, error))
+    return text("there is no folder ", folder.string());
+  const bool existed = fs::exists(fs::symlink_status(path, error));
+  errno = 0;
+  if (!std::ofstream(path, std::ios::app)) return std::generic_category().message(errno);
+  if (!existed) fs::remove(path, error);
+  return {};
+}
+
+}  // namespace mezzo::examples

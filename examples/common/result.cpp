@@ -1,0 +1,73 @@
+#include "examples/common/result.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+
+#include "tensor/error.h"
+#include "tensor/storage.h"
+
+namespace mezzo::examples {
+namespace {
+
+/// The most memory that this process has held so far; Linux counts it in KiB.
+double peak_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+}  // namespace
+
+TrainingRecord::TrainingRecord() : peak_mib_before_(peak_mib()) {}
+
+void TrainingRecord::begin_step() {
+  step_start_ = Clock::now();
+  if (losses_.empty()) start_ = step_start_;
+}
+
+void TrainingRecord::end_step(double loss) {
+  end_ = Clock::now();
+  step_ms_.push_back(std::chrono::duration<double, std::milli>(end_ - step_start_).count());
+  losses_.push_back(loss);
+}
+
+double TrainingRecord::seconds() const { return std::chrono::duration<double>(end_ - start_).count(); }
+
+nlohmann::ordered_json TrainingRecord::result(const Device& device, DType dtype,
+                                              const nlohmann::ordered_json& more) const {
+  nlohmann::ordered_json result = {
+      {"device", to_string(device)},
+      {"dtype", name_of(dtype)},
+      {"amp", "off"},
+      {"peak_mib", peak_mib()},
+      {"training_mib", peak_mib() - peak_mib_before_},
+      {"live_peak_mib", static_cast<double>(memory_stats(device).peak) / (1 << 20)},
+      {"median_step_ms", median_step_ms(step_ms_)},
+  };
+  result.update(more);
+  result["loss"] = losses_.back();
+  result["seconds"] = seconds();
+  return result;
+}
+
+double median_step_ms(std::vector<double> step_ms) {
+  if (step_ms.size() > 2) step_ms.erase(step_ms.begin(), step_ms.begin() + 2);
+  std::sort(step_ms.begin(), step_ms.end());
+  return step_ms.at(step_ms.size() / 2);
+}
+
+void report(const TrainingOptions& options, const nlohmann::ordered_json& result) {
+  std::ostream& out = messages(options);
+  out << "picture " << options.out << '\n';
+  for (const auto& [key, value] : result.items()) {
+    out << key << ' '
+        << (value.is_number() ? text(std::setprecision(4), value.get<double>()) : value.get<std::string>())
+        << '\n';
+  }
+  if (options.json) std::cout << result << std::endl;
+}
+
+}  // namespace mezzo::examples

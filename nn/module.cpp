@@ -1,0 +1,199 @@
+#include "nn/module.h"
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <ostream>
+#include <typeinfo>
+
+#include "autograd/grad_mode.h"
+
+namespace mezzo::nn {
+
+namespace {
+
+/// "mezzo::nn::Conv2d" as "Conv2d".
+std::string type_name(const Module& module) {
+  int status = 0;
+  char* demangled = abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, &status);
+  std::string name = status == 0 ? demangled : typeid(module).name();
+  std::free(demangled);
+  const auto scope = name.rfind("::");
+  return scope == std::string::npos ? name : name.substr(scope + 2);
+}
+
+std::string joined(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
+}  // namespace
+
+struct Module::State {
+  std::string name;  ///< in the module that it was added to
+  NamedTensors parameters, buffers;
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> children;
+  bool training = true;
+};
+
+Module::Module() : state_(std::make_shared<State>()) {}
+
+Tensor Module::operator()(const Tensor& x) {
+  const ModuleScope scope(state_->name);
+  return forward(x);
+}
+
+Tensor Module::forward(const Tensor& x) {
+  fail(type_name(*this), "has no forward for one tensor", {{"input", x}},
+       "declare Tensor forward(const Tensor&), not const, or call the module's own forward");
+}
+
+void Module::visit(const std::string& prefix,
+                   const std::function<void(const std::string&, const Module&)>& f) const {
+  f(prefix, *this);
+  for (const auto& [name, child] : state_->children) child->visit(joined(prefix, name), f);
+}
+
+NamedTensors Module::named_parameters() const {
+  NamedTensors all;
+  visit("", [&](const std::string& prefix, const Module& module) {
+    for (const auto& [name, value] : module.state_->parameters) {
+      if (value.defined()) all.emplace_back(joined(prefix, name), value);
+    }
+  });
+  return all;
+}
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> all;
+  for (const auto& [name, value] : named_parameters()) {
+    bool shared = false;  // a parameter with two names is one parameter
+    for (const Tensor& other : all) shared |= other.impl() == value.impl();
+    if (!shared) all.push_back(value);
+  }
+  return all;
+}
+
+NamedTensors Module::named_buffers() const {
+  NamedTensors all;
+  visit("", [&](const std::string& prefix, const Module& module) {
+    for (const auto& [name, value] : module.state_->buffers) all.emplace_back(joined(prefix, name), value);
+  });
+  return all;
+}
+
+std::vector<std::pair<std::string, std::shared_ptr<Module>>> Module::children() const { return state_->children; }
+
+void Module::apply(const std::function<void(Module&)>& f) {
+  for (const auto& [name, child] : state_->children) child->apply(f);
+  f(*this);
+}
+
+Module& Module::train(bool training) {
+  apply([training](Module& module) { module.state_->training = training; });
+  return *this;
+}
+
+bool Module::is_training() const { return state_->training; }
+
+Module& Module::requires_grad_(bool requires_grad) {
+  for (Tensor& parameter : parameters()) parameter.requires_grad_(requires_grad);
+  return *this;
+}
+
+void Module::zero_grad() {
+  for (Tensor& parameter : parameters()) parameter.set_grad({});
+}
+
+void Module::convert(const std::function<Tensor(const Tensor&)>& f) {
+  const auto change = [&f](Tensor value) {
+    const Tensor gradient = value.grad();
+    value.set_grad({});
+    value.set_data(f(value.detach()));
+    if (gradient.defined()) value.set_grad(f(gradient));
+  };
+  for (const Tensor& parameter : parameters()) change(parameter);
+  for (const auto& [name, buffer] : named_buffers()) change(buffer);
+}
+
+Module& Module::to(DType dtype) {
+  if (!is_floating(dtype)) fail("to", text("modules compute in floating dtypes, not ", name_of(dtype)));
+  convert([dtype](const Tensor& x) { return is_floating(x.dtype()) ? x.to(dtype) : x; });
+  return *this;
+}
+
+Module& Module::to(const Device& device) {
+  convert([&device](const Tensor& x) { return x.to(device); });
+  return *this;
+}
+
+Module& Module::to(MemoryFormat format) {
+  convert([format](const Tensor& x) { return x.dim() == 4 ? x.to(format) : x; });
+  return *this;
+}
+
+StateDict Module::state_dict() const {
+  StateDict state;
+  visit("", [&](const std::string& prefix, const Module& module) {
+    for (const auto& [name, value] : module.state_->parameters) {
+      if (value.defined()) state.insert(joined(prefix, name), value.detach());
+    }
+    for (const auto& [name, value] : module.state_->buffers) state.insert(joined(prefix, name), value.detach());
+  });
+  return state;
+}
+
+void Module::load_state_dict(const StateDict& state) {
+  const StateDict own = state_dict();
+  std::string problems;
+  const auto add_problem = [&](const std::string& problem) { problems += (problems.empty() ? "" : ", ") + problem; };
+  for (const auto& [name, value] : own) {
+    if (!state.contains(name)) {
+      add_problem("missing " + name);
+    } else if (state.at(name).shape() != value.shape()) {
+      add_problem(text("wrong shape ", name, ' ', mezzo::to_string(state.at(name).shape()), " for ",
+                       mezzo::to_string(value.shape())));
+    }
+  }
+  for (const auto& [name, value] : state) {
+    if (!own.contains(name)) add_problem("unexpected " + name);
+  }
+  if (!problems.empty()) fail("load_state_dict", problems);
+  const NoGradGuard guard;
+  for (const auto& [name, value] : own) Tensor(value).copy_(state.at(name).to(value.device()));
+}
+
+void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
+  if (name.empty() || name.find('.') != std::string::npos) {
+    fail("add", text('"', name, "\" cannot name a module: it must not be empty or contain a dot"));
+  }
+  for (const auto& [other, module] : state_->children) {
+    if (other == name) fail("add", text("there is a module \"", name, "\" already"));
+  }
+  child->state_->name = name;
+  state_->children.emplace_back(name, std::move(child));
+}
+
+Tensor Module::add_parameter(const std::string& name, Tensor value) {
+  if (value.defined()) value.requires_grad_();
+  state_->parameters.emplace_back(name, value);
+  return value;
+}
+
+Tensor Module::add_buffer(const std::string& name, Tensor value) {
+  state_->buffers.emplace_back(name, value);
+  return value;
+}
+
+std::string Module::to_string() const {
+  std::string out = type_name(*this) + "(" + extra();
+  if (state_->children.empty()) return out + ")";
+  for (const auto& [name, child] : state_->children) {
+    out += "\n  (" + name + "): ";
+    for (char c : child->to_string()) out += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  }
+  return out + "\n)";
+}
+
+std::ostream& operator<<(std::ostream& out, const Module& module) { return out << module.to_string(); }
+
+}  // namespace mezzo::nn

@@ -1,0 +1,11 @@
+// All of nn.
+#pragma once
+
+#include "nn/activation.h"
+#include "nn/batch_norm.h"
+#include "nn/conv2d.h"
+#include "nn/init.h"
+#include "nn/linear.h"
+#include "nn/loss.h"
+#include "nn/module.h"
+#include "nn/sequential.h"

@@ -1,0 +1,84 @@
+#include "optim/adam.h"
+
+#include <cmath>
+
+#include "tensor/tensor_impl.h"
+
+namespace mezzo::optim {
+
+namespace {
+
+void check(const AdamOptions& options) {
+  const auto refuse = [](std::string_view what, double value) { fail("Adam", text("invalid ", what, ": ", value)); };
+  if (!(options.lr >= 0)) refuse("learning rate", options.lr);
+  if (!(options.beta1 >= 0 && options.beta1 < 1)) refuse("beta1", options.beta1);
+  if (!(options.beta2 >= 0 && options.beta2 < 1)) refuse("beta2", options.beta2);
+  if (!(options.eps >= 0)) refuse("eps", options.eps);
+  if (!(options.weight_decay >= 0)) refuse("weight decay", options.weight_decay);
+}
+
+}  // namespace
+
+Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& options)
+    : Adam(std::vector<Group<AdamOptions>>{{std::move(parameters), options}}) {}
+
+Adam::Adam(std::vector<Group<AdamOptions>> groups) : Adam(std::move(groups), false) {}
+
+Adam::Adam(std::vector<Group<AdamOptions>> groups, bool decoupled_decay)
+    : Optimizer(all_parameters(groups)), groups_(std::move(groups)), states_(parameters().size()), decoupled_decay_(decoupled_decay) {
+  for (const auto& group : groups_) check(group.options);
+}
+
+void Adam::step() {
+  for (const auto& group : groups_) check(group.options);  // they may have been changed
+  auto state = states_.begin();
+  for (const auto& group : groups_) {
+    for (const Tensor& parameter : group.parameters) {
+      if (parameter.grad().defined()) update(parameter, *state, group.options);
+      ++state;
+    }
+  }
+}
+
+void Adam::update(Tensor parameter, State& state, const AdamOptions& options) const {
+  if (!state.exp_avg.defined()) {
+    state.exp_avg = zeros_for_moment(parameter);
+    state.exp_avg_sq = zeros_for_moment(parameter);
+  }
+  if (options.amsgrad && !state.max_exp_avg_sq.defined()) state.max_exp_avg_sq = zeros_for_moment(parameter);
+  const auto t = static_cast<double>(++state.step);
+  const AdamTensors tensors{parameter.view_of_memory(), parameter.grad().view_of_memory(), state.exp_avg.view_of_memory(),
+                            state.exp_avg_sq.view_of_memory(),
+                            options.amsgrad ? state.max_exp_avg_sq.view_of_memory() : View{}};
+  kernels(parameter.device())
+      .adam(tensors, {.beta1 = options.beta1,
+                      .beta2 = options.beta2,
+                      .eps = options.eps,
+                      .weight_decay = decoupled_decay_ ? 0 : options.weight_decay,
+                      .step_size = options.lr / (1 - std::pow(options.beta1, t)),
+                      .bias2_sqrt = std::sqrt(1 - std::pow(options.beta2, t)),
+                      .decay = decoupled_decay_ ? 1 - options.lr * options.weight_decay : 1,
+                      .maximize = options.maximize});
+  parameter.bump_version();
+}
+
+void Adam::visit_state(StateVisitor& visitor) {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const std::string prefix = text("state.", i, '.');
+    visitor.number(prefix + "step", states_[i].step);
+    visitor.tensor(prefix + "exp_avg", states_[i].exp_avg, parameters()[i]);
+    visitor.tensor(prefix + "exp_avg_sq", states_[i].exp_avg_sq, parameters()[i]);
+    visitor.tensor(prefix + "max_exp_avg_sq", states_[i].max_exp_avg_sq, parameters()[i]);
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const std::string prefix = text("group.", g, '.');
+    AdamOptions& options = groups_[g].options;
+    visitor.number(prefix + "lr", options.lr);
+    visitor.number(prefix + "beta1", options.beta1);
+    visitor.number(prefix + "beta2", options.beta2);
+    visitor.number(prefix + "eps", options.eps);
+    visitor.number(prefix + "weight_decay", options.weight_decay);
+  }
+}
+
+}  // namespace mezzo::optim

@@ -1,0 +1,56 @@
+// Adam and AdamW.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace mezzo::optim {
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;  ///< decay of the running means of g and g^2
+  double eps = 1e-8;                  ///< added to the root, after its bias correction
+  double weight_decay = 0;
+  bool amsgrad = false;   ///< divide by the largest mean of g^2 so far
+  bool maximize = false;  ///< climb instead of descend
+};
+
+/// With g the gradient (negated to maximize, + weight_decay p) and t the number of steps of this parameter:
+///   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
+///   p = p - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+/// Kingma and Ba, "Adam: a method for stochastic optimization" (2015); amsgrad: Reddi et al. (2018), on the uncorrected v as in
+/// PyTorch. Moments are float32 for 16-bit parameters. One pass over memory per parameter.
+class Adam : public Optimizer {
+ public:
+  explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {});
+  explicit Adam(std::vector<Group<AdamOptions>> groups);
+  void step() override;
+  /// The groups; options may be changed between steps.
+  std::vector<Group<AdamOptions>>& groups() { return groups_; }
+
+ protected:
+  Adam(std::vector<Group<AdamOptions>> groups, bool decoupled_decay);
+  void visit_state(StateVisitor& visitor) override;
+
+ private:
+  struct State {
+    int64_t step = 0;
+    Tensor exp_avg, exp_avg_sq, max_exp_avg_sq;
+  };
+  void update(Tensor parameter, State& state, const AdamOptions& options) const;
+
+  std::vector<Group<AdamOptions>> groups_;
+  std::vector<State> states_;  ///< in the order of parameters()
+  bool decoupled_decay_;
+};
+
+/// Adam whose decay does not pass through the moments: p = p (1 - lr weight_decay) before the update.
+/// Loshchilov and Hutter, "Decoupled weight decay regularization" (2019). PyTorch's default decay is 0.01.
+class AdamW : public Adam {
+ public:
+  static constexpr AdamOptions defaults{.weight_decay = 0.01};
+  explicit AdamW(std::vector<Tensor> parameters, const AdamOptions& options = defaults)
+      : AdamW(std::vector<Group<AdamOptions>>{{std::move(parameters), options}}) {}
+  explicit AdamW(std::vector<Group<AdamOptions>> groups) : Adam(std::move(groups), true) {}
+};
+
+}  // namespace mezzo::optim

@@ -1,0 +1,122 @@
+#include "optim/optimizer.h"
+
+#include <unordered_set>
+
+#include "autograd/grad_mode.h"
+#include "tensor/tensor_impl.h"
+
+namespace mezzo::optim {
+
+namespace {
+
+/// The number in a 0-d tensor of a state dict.
+template <class T>
+Tensor as_tensor(T value) {
+  return full({}, value, {.dtype = dtype_of<T>});
+}
+
+class Saver final : public StateVisitor {
+ public:
+  void number(const std::string& name, double& value) override { state.insert(name, as_tensor(value)); }
+  void number(const std::string& name, int64_t& value) override { state.insert(name, as_tensor(value)); }
+  void tensor(const std::string& name, Tensor& value, const Tensor&) override {
+    if (value.defined()) state.insert(name, value);
+  }
+  StateDict state;
+};
+
+/// Finds what does not fit, and how many keys the optimizer knows.
+class Checker final : public StateVisitor {
+ public:
+  explicit Checker(const StateDict& state) : state_(state) {}
+  void number(const std::string& name, double&) override { check(name, {}, true); }
+  void number(const std::string& name, int64_t&) override { check(name, {}, true); }
+  void tensor(const std::string& name, Tensor&, const Tensor& like) override { check(name, like.shape(), false); }
+
+  void finish() {
+    for (const auto& [name, value] : state_) {
+      if (!known_.contains(name)) add("unexpected " + name);
+    }
+    if (!problems_.empty()) fail("load_state_dict", problems_);
+  }
+
+ private:
+  void check(const std::string& name, const Shape& shape, bool required) {
+    known_.insert(name);
+    if (!state_.contains(name)) {
+      if (required) add("missing " + name);
+    } else if (state_.at(name).shape() != shape) {
+      add(text("wrong shape ", name, ' ', to_string(state_.at(name).shape()), " for ", to_string(shape)));
+    }
+  }
+  void add(const std::string& problem) { problems_ += (problems_.empty() ? "" : ", ") + problem; }
+
+  const StateDict& state_;
+  std::unordered_set<std::string> known_;
+  std::string problems_;
+};
+
+class Loader final : public StateVisitor {
+ public:
+  explicit Loader(const StateDict& state) : state_(state) {}
+  void number(const std::string& name, double& value) override { value = state_.at(name).item<double>(); }
+  void number(const std::string& name, int64_t& value) override { value = state_.at(name).item<int64_t>(); }
+  void tensor(const std::string& name, Tensor& value, const Tensor& like) override {
+    if (!state_.contains(name)) {
+      value = {};
+      return;
+    }
+    value = zeros_for_moment(like);
+    value.copy_(state_.at(name).to(value.device()));
+  }
+
+ private:
+  const StateDict& state_;
+};
+
+}  // namespace
+
+Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(parameters)) {
+  if (parameters_.empty()) fail("Optimizer", "got an empty parameter list");
+  std::unordered_set<const TensorImpl*> seen;
+  for (const Tensor& parameter : parameters_) {
+    if (!parameter.defined()) fail("Optimizer", "a parameter is undefined");
+    if (!parameter.is_leaf()) fail("Optimizer", "cannot optimize a tensor that is no leaf", {{"parameter", parameter}});
+    if (!is_floating(parameter.dtype())) fail("Optimizer", "a parameter must be floating", {{"parameter", parameter}});
+    if (!seen.insert(parameter.impl()).second) {
+      fail("Optimizer", "a parameter is listed twice, or in two groups", {{"parameter", parameter}});
+    }
+  }
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  for (Tensor parameter : parameters_) {
+    if (!parameter.grad().defined()) continue;
+    if (set_to_none) parameter.set_grad({});
+    else parameter.set_grad(parameter.grad().detach().zero_());
+  }
+}
+
+StateDict Optimizer::state_dict() {
+  Saver saver;
+  visit_state(saver);
+  return saver.state;
+}
+
+void Optimizer::load_state_dict(const StateDict& state) {
+  Checker checker(state);
+  visit_state(checker);
+  checker.finish();
+  const NoGradGuard guard;
+  Loader loader(state);
+  visit_state(loader);
+}
+
+Tensor zeros_for_moment(const Tensor& parameter) {
+  const bool dense = is_dense(parameter.shape(), parameter.strides());
+  Tensor moment = empty_strided(parameter.shape(), dense ? parameter.strides() : contiguous_strides(parameter.shape()),
+                                compute_type(parameter.dtype()), parameter.device());
+  return moment.zero_();
+}
+
+}  // namespace mezzo::optim

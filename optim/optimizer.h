@@ -1,0 +1,78 @@
+// Optimizer: what updates parameters from their gradients. Derive from it to write one:
+//
+//   struct SignDescent : optim::Optimizer {
+//     explicit SignDescent(std::vector<Tensor> parameters) : Optimizer(std::move(parameters)) {}
+//     void step() override {
+//       NoGradGuard guard;
+//       for (Tensor p : parameters()) {
+//         if (p.grad().defined()) p.sub_(where(p.grad() > 0, 0.01, -0.01));
+//       }
+//     }
+//   };
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tensor/state_dict.h"
+#include "tensor/tensor.h"
+
+namespace mezzo::optim {
+
+/// Goes over everything that an optimizer saves: one walk serves saving, checking and loading.
+class StateVisitor {
+ public:
+  virtual ~StateVisitor() = default;
+  virtual void number(const std::string& name, double& value) = 0;
+  virtual void number(const std::string& name, int64_t& value) = 0;
+  /// A tensor of `like`'s shape; undefined: not there (yet).
+  virtual void tensor(const std::string& name, Tensor& value, const Tensor& like) = 0;
+};
+
+class Optimizer {
+ public:
+  /// Throws Error for an empty list, a tensor that is no leaf or has no gradient to come, and one that is listed twice.
+  explicit Optimizer(std::vector<Tensor> parameters);
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Changes each parameter that has a gradient, in place.
+  virtual void step() = 0;
+  /// Forgets the gradients (the next backward makes new ones), or fills them with zeros.
+  void zero_grad(bool set_to_none = true);
+  /// All parameters, of all groups.
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+
+  /// `state.<parameter>.<name>` and `group.<group>.<name>`; numbers are 0-d float64 or int64 tensors.
+  StateDict state_dict();
+  /// Throws Error that lists every missing, unexpected and misshapen key, and then changes nothing.
+  void load_state_dict(const StateDict& state);
+
+ protected:
+  /// Names everything to be saved; an optimizer without state leaves it as it is.
+  virtual void visit_state(StateVisitor&) {}
+
+ private:
+  std::vector<Tensor> parameters_;
+};
+
+/// Parameters with options of their own.
+template <class Options>
+struct Group {
+  std::vector<Tensor> parameters;
+  Options options;
+};
+
+/// The parameters of all groups, one after the other.
+template <class Options>
+std::vector<Tensor> all_parameters(const std::vector<Group<Options>>& groups) {
+  std::vector<Tensor> all;
+  for (const auto& group : groups) all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+  return all;
+}
+
+/// Zeros for a running average of `parameter`'s gradient: its layout, float32 if it is 16-bit.
+Tensor zeros_for_moment(const Tensor& parameter);
+
+}  // namespace mezzo::optim

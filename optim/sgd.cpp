@@ -1,0 +1,67 @@
+#include "optim/sgd.h"
+
+#include "tensor/tensor_impl.h"
+
+namespace mezzo::optim {
+
+namespace {
+
+void check(const SgdOptions& options) {
+  const auto refuse = [](std::string_view what, double value) { fail("SGD", text("invalid ", what, ": ", value)); };
+  if (!(options.lr >= 0)) refuse("learning rate", options.lr);
+  if (!(options.momentum >= 0)) refuse("momentum", options.momentum);
+  if (!(options.weight_decay >= 0)) refuse("weight decay", options.weight_decay);
+  if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
+    fail("SGD", "nesterov needs a momentum and no dampening");
+  }
+}
+
+}  // namespace
+
+SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& options)
+    : SGD(std::vector<Group<SgdOptions>>{{std::move(parameters), options}}) {}
+
+SGD::SGD(std::vector<Group<SgdOptions>> groups)
+    : Optimizer(all_parameters(groups)), groups_(std::move(groups)), momentum_buffers_(parameters().size()) {
+  for (const auto& group : groups_) check(group.options);
+}
+
+void SGD::step() {
+  for (const auto& group : groups_) check(group.options);  // they may have been changed
+  auto buffer = momentum_buffers_.begin();
+  for (const auto& [parameters, options] : groups_) {
+    for (const Tensor& parameter : parameters) {
+      Tensor& momentum = *buffer++;
+      if (!parameter.grad().defined()) continue;
+      const bool first = options.momentum != 0 && !momentum.defined();
+      if (first) momentum = zeros_for_moment(parameter);
+      kernels(parameter.device())
+          .sgd({parameter.view_of_memory(), parameter.grad().view_of_memory(),
+                options.momentum != 0 ? momentum.view_of_memory() : View{}},
+               {.lr = options.lr,
+                .momentum = options.momentum,
+                .dampening = options.dampening,
+                .weight_decay = options.weight_decay,
+                .nesterov = options.nesterov,
+                .maximize = options.maximize,
+                .first = first});
+      parameter.bump_version();
+    }
+  }
+}
+
+void SGD::visit_state(StateVisitor& visitor) {
+  for (size_t i = 0; i < momentum_buffers_.size(); ++i) {
+    visitor.tensor(text("state.", i, ".momentum_buffer"), momentum_buffers_[i], parameters()[i]);
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const std::string prefix = text("group.", g, '.');
+    SgdOptions& options = groups_[g].options;
+    visitor.number(prefix + "lr", options.lr);
+    visitor.number(prefix + "momentum", options.momentum);
+    visitor.number(prefix + "dampening", options.dampening);
+    visitor.number(prefix + "weight_decay", options.weight_decay);
+  }
+}
+
+}  // namespace mezzo::optim

@@ -1,0 +1,36 @@
+// Stochastic gradient descent.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace mezzo::optim {
+
+struct SgdOptions {
+  double lr = 1e-3;
+  double momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false;
+  bool maximize = false;  ///< climb instead of descend
+};
+
+/// With g the gradient (negated to maximize, + weight_decay p):
+///   buf = momentum buf + (1 - dampening) g, the first time buf = g;  g = g + momentum buf if nesterov, else buf
+///   p = p - lr g
+/// Sutskever et al., "On the importance of initialization and momentum in deep learning" (2013), in PyTorch's form, where lr
+/// multiplies the buffer. Buffers are float32 for 16-bit parameters. One pass over memory per parameter.
+class SGD : public Optimizer {
+ public:
+  explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {});
+  explicit SGD(std::vector<Group<SgdOptions>> groups);
+  void step() override;
+  /// The groups; options may be changed between steps.
+  std::vector<Group<SgdOptions>>& groups() { return groups_; }
+
+ protected:
+  void visit_state(StateVisitor& visitor) override;
+
+ private:
+  std::vector<Group<SgdOptions>> groups_;
+  std::vector<Tensor> momentum_buffers_;  ///< in the order of parameters(); undefined before the first step
+};
+
+}  // namespace mezzo::optim

@@ -1,0 +1,216 @@
+// Convolutions: prepares the operands for oneDNN; what it does not do runs as matrix products over im2col.
+#include <algorithm>
+#include <cstring>
+
+#include "tensor/cpu/kernel_families.h"
+#include "tensor/cpu/matmul.h"
+#include "tensor/cpu/onednn/products.h"
+#include "tensor/cpu/parallel.h"
+#include "tensor/cpu/scratch.h"
+
+namespace mezzo::cpu {
+namespace {
+
+constexpr int64_t kGrain = 32768;  // elements worth a thread
+
+/// One image and one group of a convolution as matrices. With K = C / groups * KH * KW and P = OH * OW:
+/// out [O / groups, P] = weight [O / groups, K] columns [K, P]. Everything is row-major.
+template <class T>
+struct Im2col {
+  const ConvGeometry& geometry;
+  Shape input, kernel, output;  ///< [C / groups, H, W], [KH, KW], [OH, OW]
+  T* image;
+  View out, weight, columns;
+
+  /// Calls f(column, pixel) for every element of `columns`; `pixel`, of the image, is null in the padding.
+  /// Channels run in parallel.
+  template <class F>
+  void for_each_pixel(F&& f) const {
+    const int64_t channel_columns = kernel.numel() * output.numel();
+    parallel_for(input[0], 1 + kGrain / std::max<int64_t>(1, channel_columns),
+                 [&](int64_t begin, int64_t end) {
+                   T* column = columns.as<T>() + begin * channel_columns;
+                   for (int64_t c = begin; c < end; ++c)
+                     for (int64_t kh = 0; kh < kernel[0]; ++kh)
+                       for (int64_t kw = 0; kw < kernel[1]; ++kw)
+                         for (int64_t oh = 0; oh < output[0]; ++oh)
+                           for (int64_t ow = 0; ow < output[1]; ++ow) {
+                             const int64_t ih =
+                                 oh * geometry.stride[0] - geometry.padding[0] + kh * geometry.dilation[0];
+                             const int64_t iw =
+                                 ow * geometry.stride[1] - geometry.padding[1] + kw * geometry.dilation[1];
+                             const bool inside = ih >= 0 && ih < input[1] && iw >= 0 && iw < input[2];
+                             f(*column++, inside ? image + (c * input[1] + ih) * input[2] + iw : nullptr);
+                           }
+                 });
+  }
+
+  void load() const {
+    for_each_pixel([](T& column, const T* pixel) { column = pixel ? *pixel : T(0); });
+  }
+
+  void add_to_image() const {
+    for_each_pixel([](const T& column, T* pixel) {
+      if (pixel) *pixel = static_cast<T>(*pixel + column);
+    });
+  }
+};
+
+/// Calls f(const Im2col<T>&) for each image and group of row-major operands.
+template <class T, class F>
+void for_each_image(const View& out, const View& input, const View& weight, const ConvGeometry& geometry,
+                    F&& f) {
+  const auto matrix = [](T* data, int64_t rows, int64_t columns) {
+    return View{data, dtype_of<T>, {rows, columns}, {columns, 1}};
+  };
+  const int64_t group_in = weight.shape[1], group_out = weight.shape[0] / geometry.groups;
+  const int64_t K = group_in * weight.shape[2] * weight.shape[3], P = out.shape[2] * out.shape[3];
+  const Scratch scratch(static_cast<size_t>(K * P) * sizeof(T));
+  for (int64_t i = 0; i < out.shape[0] * geometry.groups; ++i) {
+    f(Im2col<T>{geometry,
+                {group_in, input.shape[2], input.shape[3]},
+                {weight.shape[2], weight.shape[3]},
+                {out.shape[2], out.shape[3]},
+                input.as<T>() + i * group_in * input.shape[2] * input.shape[3],
+                matrix(out.as<T>() + i * group_out * P, group_out, P),
+                matrix(weight.as<T>() + i % geometry.groups * group_out * K, group_out, K),
+                matrix(scratch.as<T>(), K, P)});
+  }
+}
+
+template <class T>
+void conv2d_as(const View& out, const View& input, const View& weight, const View& bias,
+               const ConvGeometry& geometry) {
+  fill_with_bias(out, bias, 1);
+  for_each_image<T>(out, input, weight, geometry, [](const Im2col<T>& part) {
+    part.load();
+    add_product(part.out, part.weight, part.columns);
+  });
+}
+
+template <class T>
+void conv2d_input_grad_as(const View& grad_input, const View& grad_out, const View& weight,
+                          const ConvGeometry& geometry) {
+  fill_with_bias(grad_input, {}, 1);
+  for_each_image<T>(grad_out, grad_input, weight, geometry, [](const Im2col<T>& part) {
+    fill_with_bias(part.columns, {}, 1);
+    add_product(part.columns, transposed(part.weight), part.out);
+    part.add_to_image();
+  });
+}
+
+/// grad_bias[o] = sum of grad_out over images and pixels.
+template <class T>
+void sum_channels(const View& grad_bias, const View& grad_out) {
+  const int64_t channels = grad_out.shape[1], pixels = grad_out.shape[2] * grad_out.shape[3];
+  parallel_for(channels, 1 + kGrain / std::max<int64_t>(1, grad_out.shape[0] * pixels),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t c = begin; c < end; ++c) {
+                   std::conditional_t<std::is_integral_v<T>, T, double> sum{};
+                   for (int64_t n = 0; n < grad_out.shape[0]; ++n) {
+                     const T* plane = grad_out.as<T>() + (n * channels + c) * pixels;
+                     for (int64_t i = 0; i < pixels; ++i) sum += plane[i];
+                   }
+                   grad_bias.as<T>()[c] = static_cast<T>(sum);
+                 }
+               });
+}
+
+template <class T>
+void conv2d_weight_grad_as(const View& grad_weight, const View& grad_bias, const View& grad_out,
+                           const View& input, const ConvGeometry& geometry) {
+  fill_with_bias(grad_weight, {}, 1);
+  for_each_image<T>(grad_out, input, grad_weight, geometry, [](const Im2col<T>& part) {
+    part.load();
+    add_product(part.weight, part.out, transposed(part.columns));
+  });
+  if (grad_bias.given()) sum_channels<T>(grad_bias, grad_out);
+}
+
+/// Calls f(T{}) with the type of a float32 or float64 convolution.
+template <class F>
+void dispatch_floating(DType dtype, F&& f) {
+  if (dtype == DType::float64)
+    f(double{});
+  else
+    f(float{});
+}
+
+/// How a convolution runs: by oneDNN, but for dtypes that it does not have and for empty operands.
+struct Method {
+  bool by_onednn = false;
+  DType dtype;
+
+  Method(const View& out, const View& input, const View& weight) : dtype(product_dtype(out.dtype)) {
+    const bool empty = out.numel() == 0 || input.numel() == 0 || weight.numel() == 0;
+    if constexpr (onednn::available) by_onednn = !empty && onednn::multiplies(dtype);
+    if (!by_onednn) dtype = compute_type(dtype);
+  }
+
+  /// The layout in which it takes `view`: its own if it can be, else the one that it is fastest in.
+  Shape strides(const View& view) const {
+    const Shape row_major = contiguous_strides(view.shape), channels_last = channels_last_strides(view.shape);
+    if (!by_onednn) return row_major;
+    return has_strides(view, channels_last) || !has_strides(view, row_major) ? channels_last : row_major;
+  }
+
+  StagedInput input(const View& view) const { return {view, dtype, strides(view)}; }
+  StagedOutput output(const View& view) const { return {view, dtype, strides(view)}; }
+};
+
+void conv2d(const View& out, const View& input, const View& weight, const View& bias,
+            const ConvGeometry& geometry) {
+  const Method method(out, input, weight);
+  const auto x = method.input(input), w = method.input(weight);
+  const StagedInput b(bias, method.dtype, {1});
+  const auto y = method.output(out);
+  if (method.by_onednn) {
+    if constexpr (onednn::available) onednn::conv2d(y.view(), x.view(), w.view(), b.view(), geometry);
+  } else {
+    dispatch_floating(method.dtype,
+                      [&]<class T>(T) { conv2d_as<T>(y.view(), x.view(), w.view(), b.view(), geometry); });
+  }
+  y.finish();
+}
+
+void conv2d_input_grad(const View& grad_input, const View& grad_out, const View& weight,
+                       const ConvGeometry& geometry) {
+  const Method method(grad_out, grad_input, weight);
+  const auto dy = method.input(grad_out), w = method.input(weight);
+  const auto dx = method.output(grad_input);
+  if (method.by_onednn) {
+    if constexpr (onednn::available) onednn::conv2d_input_grad(dx.view(), dy.view(), w.view(), geometry);
+  } else {
+    dispatch_floating(method.dtype,
+                      [&]<class T>(T) { conv2d_input_grad_as<T>(dx.view(), dy.view(), w.view(), geometry); });
+  }
+  dx.finish();
+}
+
+void conv2d_weight_grad(const View& grad_weight, const View& grad_bias, const View& grad_out,
+                        const View& input, const ConvGeometry& geometry) {
+  const Method method(grad_out, input, grad_weight);
+  const auto dy = method.input(grad_out), x = method.input(input);
+  const auto dw = method.output(grad_weight);
+  const StagedOutput db(grad_bias, method.dtype, {1});
+  if (method.by_onednn) {
+    if constexpr (onednn::available)
+      onednn::conv2d_weight_grad(dw.view(), db.view(), dy.view(), x.view(), geometry);
+  } else {
+    dispatch_floating(method.dtype, [&]<class T>(T) {
+      conv2d_weight_grad_as<T>(dw.view(), db.view(), dy.view(), x.view(), geometry);
+    });
+  }
+  dw.finish();
+  db.finish();
+}
+
+}  // namespace
+
+void add_conv(Kernels& table) {
+  table.conv2d = &conv2d;
+  table.conv2d_input_grad = &conv2d_input_grad;
+  table.conv2d_weight_grad = &conv2d_weight_grad;
+}
+
+}  // namespace mezzo::cpu

@@ -1,0 +1,120 @@
+// Convolutions by oneDNN's primitives. Activations in channels-last are used in place, row-major ones are
+// reordered.
+#include "tensor/cpu/onednn/plan.h"
+#include "tensor/cpu/onednn/products.h"
+
+namespace mezzo::cpu::onednn {
+namespace {
+
+using dnnl::memory;
+
+enum Operation { forward = 1, input_grad, weight_grad };
+
+Key key_of(Operation operation, const ConvGeometry& geometry) {
+  Key key(operation);
+  for (const auto& pair : {geometry.stride, geometry.padding, geometry.dilation})
+    key.add(pair[0]).add(pair[1]);
+  return key.add(geometry.groups);
+}
+
+/// Activations as the primitives get them: channels-last, in which all have fast implementations. Left to
+/// choose, oneDNN takes its slow reference for some, such as one output channel.
+memory::desc channels_last(View view) {
+  view.strides = channels_last_strides(view.shape);
+  return describe(view);
+}
+
+/// Weights [O, C / groups, KH, KW] as oneDNN counts them: [groups, O / groups, C / groups, KH, KW] if there
+/// are groups.
+memory::desc describe_weight(const View& weight, int64_t groups) {
+  if (groups == 1) return describe(weight);
+  View grouped = weight;
+  grouped.shape[0] /= groups;
+  grouped.shape.insert(0, groups);
+  grouped.strides.insert(0, grouped.shape[1] * weight.strides[0]);
+  return describe(grouped);
+}
+
+/// Geometry in oneDNN's words: a dilation of 0 is dense.
+struct Window {
+  memory::dims stride, dilation, padding;
+
+  explicit Window(const ConvGeometry& geometry)
+      : stride(geometry.stride.begin(), geometry.stride.end()),
+        dilation{geometry.dilation[0] - 1, geometry.dilation[1] - 1},
+        padding(geometry.padding.begin(), geometry.padding.end()) {}
+};
+
+dnnl::convolution_forward::primitive_desc forward_desc(const memory::desc& input, const memory::desc& weight,
+                                                       const memory::desc& bias, const memory::desc& out,
+                                                       const ConvGeometry& geometry, dnnl::prop_kind kind) {
+  const Window window(geometry);
+  return {{kind, dnnl::algorithm::convolution_direct, input, weight, bias, out, window.stride,
+           window.dilation, window.padding, window.padding},
+          attributes(),
+          engine()};
+}
+
+}  // namespace
+
+void conv2d(const View& out, const View& input, const View& weight, const View& bias,
+            const ConvGeometry& geometry) {
+  const Key key = key_of(forward, geometry).add(out).add(input).add(weight).add(bias);
+  plan(key, [&] {
+    const memory::desc weight_desc = describe_weight(weight, geometry.groups);
+    const memory::desc bias_desc = bias.given() ? describe(bias) : memory::desc();
+    const auto desc = forward_desc(channels_last(input), any_layout(weight_desc), bias_desc,
+                                   channels_last(out), geometry, dnnl::prop_kind::forward_inference);
+    return Plan(desc, dnnl::convolution_forward(desc),
+                {{DNNL_ARG_SRC, describe(input), desc.src_desc()},
+                 {DNNL_ARG_WEIGHTS, weight_desc, desc.weights_desc()},
+                 {DNNL_ARG_BIAS, bias_desc, bias_desc}},
+                {{DNNL_ARG_DST, describe(out), desc.dst_desc()}});
+  })->run({input.data, weight.data, bias.data, out.data});
+}
+
+void conv2d_input_grad(const View& grad_input, const View& grad_out, const View& weight,
+                       const ConvGeometry& geometry) {
+  const Key key = key_of(input_grad, geometry).add(grad_input).add(grad_out).add(weight);
+  plan(key, [&] {
+    const memory::desc input_desc = channels_last(grad_input), out_desc = channels_last(grad_out);
+    const memory::desc weight_desc = describe_weight(weight, geometry.groups),
+                       weight_any = any_layout(weight_desc);
+    const Window window(geometry);
+    const auto hint =
+        forward_desc(input_desc, weight_any, {}, out_desc, geometry, dnnl::prop_kind::forward_training);
+    const dnnl::convolution_backward_data::primitive_desc desc(
+        {dnnl::algorithm::convolution_direct, input_desc, weight_any, out_desc, window.stride,
+         window.dilation, window.padding, window.padding},
+        attributes(), engine(), hint);
+    return Plan(desc, dnnl::convolution_backward_data(desc),
+                {{DNNL_ARG_DIFF_DST, describe(grad_out), desc.diff_dst_desc()},
+                 {DNNL_ARG_WEIGHTS, weight_desc, desc.weights_desc()}},
+                {{DNNL_ARG_DIFF_SRC, describe(grad_input), desc.diff_src_desc()}});
+  })->run({grad_out.data, weight.data, grad_input.data});
+}
+
+void conv2d_weight_grad(const View& grad_weight, const View& grad_bias, const View& grad_out,
+                        const View& input, const ConvGeometry& geometry) {
+  const Key key = key_of(weight_grad, geometry).add(grad_weight).add(grad_bias).add(grad_out).add(input);
+  plan(key, [&] {
+    const memory::desc input_desc = channels_last(input), out_desc = channels_last(grad_out);
+    const memory::desc weight_desc = describe_weight(grad_weight, geometry.groups);
+    const memory::desc weight_any = any_layout(weight_desc);
+    const memory::desc bias_desc = grad_bias.given() ? describe(grad_bias) : memory::desc();
+    const Window window(geometry);
+    const auto hint = forward_desc(input_desc, weight_any, bias_desc, out_desc, geometry,
+                                   dnnl::prop_kind::forward_training);
+    const dnnl::convolution_backward_weights::primitive_desc desc(
+        {dnnl::algorithm::convolution_direct, input_desc, weight_any, bias_desc, out_desc, window.stride,
+         window.dilation, window.padding, window.padding},
+        attributes(), engine(), hint);
+    return Plan(desc, dnnl::convolution_backward_weights(desc),
+                {{DNNL_ARG_SRC, describe(input), desc.src_desc()},
+                 {DNNL_ARG_DIFF_DST, describe(grad_out), desc.diff_dst_desc()}},
+                {{DNNL_ARG_DIFF_WEIGHTS, weight_desc, desc.diff_weights_desc()},
+                 {DNNL_ARG_DIFF_BIAS, bias_desc, bias_desc}});
+  })->run({input.data, grad_out.data, grad_weight.data, grad_bias.data});
+}
+
+}  // namespace mezzo::cpu::onednn

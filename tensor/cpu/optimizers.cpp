@@ -1,0 +1,116 @@
+// Optimizer steps: one pass over a parameter and its state. Arithmetic is in T: double for float64
+// parameters, else float.
+#include <array>
+#include <cmath>
+
+#include "tensor/cpu/kernel_families.h"
+#include "tensor/cpu/parallel.h"
+#include "tensor/cpu/runs.h"
+#include "tensor/cpu/strided_loop.h"
+
+namespace mezzo::cpu {
+namespace {
+
+/// Calls f(run, n) with run[v] the n <= kChunk elements of view v as T, for all elements in parallel; then
+/// writes back what may have changed: every view but `grad`. run[v] is null for a view that is not given.
+template <class T, size_t views, class F>
+void update(const std::array<const View*, views>& all, const View* grad, F&& f) {
+  const StridedLoop loop(all);
+  parallel_for(loop.size(), kParallelElements, [&](int64_t begin, int64_t end) {
+    T buffer[views][kChunk];
+    loop.for_runs(begin, end, [&](StridedLoop::Offsets at, int64_t length) {
+      for (int64_t n; length > 0; length -= n) {
+        n = std::min(length, kChunk);
+        std::array<T*, views> run{};
+        for (size_t v = 0; v < views; ++v) {
+          if (all[v]->given())
+            run[v] = read_run(*all[v], at[v], loop.stride(static_cast<int>(v)), n, buffer[v]);
+        }
+        f(run, n);
+        for (size_t v = 0; v < views; ++v) {
+          const int64_t stride = loop.stride(static_cast<int>(v));
+          if (all[v]->given() && all[v] != grad) write_back(*all[v], at[v], stride, n, run[v]);
+          at[v] += n * stride;
+        }
+      }
+    });
+  });
+}
+
+template <class T, bool amsgrad>
+void adam_as(const AdamTensors& tensors, const AdamArgs& args) {
+  const auto sign = static_cast<T>(args.maximize ? -1 : 1), weight_decay = static_cast<T>(args.weight_decay);
+  const auto decay = static_cast<T>(args.decay), step_size = static_cast<T>(args.step_size);
+  const auto beta2 = static_cast<T>(args.beta2), eps = static_cast<T>(args.eps);
+  const auto rest1 = static_cast<T>(1 - args.beta1), rest2 = static_cast<T>(1 - args.beta2);
+  const auto bias2_sqrt = static_cast<T>(args.bias2_sqrt);
+  const std::array<const View*, 5> views{&tensors.param, &tensors.grad, &tensors.exp_avg, &tensors.exp_avg_sq,
+                                         &tensors.max_exp_avg_sq};
+  update<T>(views, &tensors.grad, [&](const std::array<T*, 5>& run, int64_t n) {
+    T *param = run[0], *grad = run[1], *exp_avg = run[2], *exp_avg_sq = run[3], *max_exp_avg_sq = run[4];
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      const T p = param[i] * decay, g = sign * grad[i] + weight_decay * p;
+      const T m = exp_avg[i] + rest1 * (g - exp_avg[i]);
+      const T v = beta2 * exp_avg_sq[i] + rest2 * g * g;
+      exp_avg[i] = m;
+      exp_avg_sq[i] = v;
+      T divisor = v;
+      // As torch.maximum: a NaN on either side is the result.
+      if constexpr (amsgrad) {
+        const T most = max_exp_avg_sq[i];
+        max_exp_avg_sq[i] = divisor = ((v > most) | (v != v)) ? v : most;
+      }
+      param[i] = p - step_size * m / (std::sqrt(divisor) / bias2_sqrt + eps);
+    }
+  });
+}
+
+template <class T, bool with_momentum>
+void sgd_as(const SgdTensors& tensors, const SgdArgs& args) {
+  const auto sign = static_cast<T>(args.maximize ? -1 : 1), weight_decay = static_cast<T>(args.weight_decay);
+  const auto lr = static_cast<T>(args.lr), momentum = static_cast<T>(args.momentum);
+  const auto fresh = static_cast<T>(1 - args.dampening);
+  const bool first = args.first, nesterov = args.nesterov;
+  const std::array<const View*, 3> views{&tensors.param, &tensors.grad, &tensors.momentum_buffer};
+  update<T>(views, &tensors.grad, [&](const std::array<T*, 3>& run, int64_t n) {
+    T *param = run[0], *grad = run[1], *buffer = run[2];
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      T g = sign * grad[i] + weight_decay * param[i];
+      if constexpr (with_momentum) {
+        const T b = first ? g : momentum * buffer[i] + fresh * g;
+        buffer[i] = b;
+        g = nesterov ? g + momentum * b : b;
+      }
+      param[i] -= lr * g;
+    }
+  });
+}
+
+template <class T>
+void adam_in(const AdamTensors& tensors, const AdamArgs& args) {
+  (tensors.max_exp_avg_sq.given() ? adam_as<T, true> : adam_as<T, false>)(tensors, args);
+}
+
+template <class T>
+void sgd_in(const SgdTensors& tensors, const SgdArgs& args) {
+  (tensors.momentum_buffer.given() ? sgd_as<T, true> : sgd_as<T, false>)(tensors, args);
+}
+
+void adam(const AdamTensors& tensors, const AdamArgs& args) {
+  (tensors.param.dtype == DType::float64 ? adam_in<double> : adam_in<float>)(tensors, args);
+}
+
+void sgd(const SgdTensors& tensors, const SgdArgs& args) {
+  (tensors.param.dtype == DType::float64 ? sgd_in<double> : sgd_in<float>)(tensors, args);
+}
+
+}  // namespace
+
+void add_optimizers(Kernels& table) {
+  table.adam = adam;
+  table.sgd = sgd;
+}
+
+}  // namespace mezzo::cpu

@@ -1,0 +1,18 @@
+#include "tensor/cpu/kernel_families.h"
+
+namespace mezzo {
+
+Kernels make_cpu_kernels() {
+  Kernels table;
+  cpu::add_pointwise(table);
+  cpu::add_copy(table);
+  cpu::add_random(table);
+  cpu::add_reduce(table);
+  cpu::add_matmul(table);
+  cpu::add_conv(table);
+  cpu::add_batch_norm(table);
+  cpu::add_optimizers(table);
+  return table;
+}
+
+}  // namespace mezzo

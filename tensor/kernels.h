@@ -1,0 +1,134 @@
+// The seam between math and device: one table of function pointers per device, over plain views.
+//
+// Rules of a kernel. It reads and writes memory that it was given and allocates no tensors. It knows nothing of
+// autograd. It takes any strides (0 where a tensor was expanded), 0-d and empty views; outputs never overlap
+// themselves or an input, but for pointwise kernels, whose output may be an input exactly. The caller has checked
+// shapes and dtypes: kernels throw nothing but "this device has no such kernel". dtype is dispatched once, at the
+// top; arithmetic runs in compute_type(dtype), sums of 16-bit values in float.
+//
+// tensor/reference/ fills the table with the plainest loops and is where to read what an entry means.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+#include "tensor/pointwise.h"
+#include "tensor/scalar.h"
+#include "tensor/shape.h"
+
+namespace mezzo {
+
+/// A tensor as kernels see it. Strides count elements. `data == nullptr` stands for "not given".
+struct View {
+  void* data = nullptr;
+  DType dtype = DType::float32;
+  Shape shape, strides;
+
+  bool given() const { return data != nullptr; }
+  int64_t numel() const { return shape.numel(); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+};
+
+/// Reductions of `in` over every dimension where `out` has size 1 and `in` has not. argmax writes int64 positions
+/// along the one reduced dimension, the first of equals. mean divides before it rounds to out's dtype.
+enum class Reduction : uint8_t { sum, mean, amax, amin, any, all, argmax };
+inline constexpr int kReductions = 7;
+
+/// Stride, padding, dilation as {height, width}.
+struct ConvGeometry {
+  std::array<int64_t, 2> stride{1, 1}, padding{0, 0}, dilation{1, 1};
+  int64_t groups = 1;
+};
+
+/// Counter-based random numbers: element i is drawn from block i / 4 after `offset` of the stream `seed`.
+struct PhiloxState {
+  uint64_t seed = 0, offset = 0;
+};
+
+/// One parameter's tensors for Adam: all of one shape; param and grad floating, moments in float32 or float64.
+struct AdamTensors {
+  View param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq;  // the last one only with amsgrad
+};
+/// step_size = lr / (1 - beta1^t); bias2_sqrt = sqrt(1 - beta2^t); decay multiplies the parameter first (AdamW).
+struct AdamArgs {
+  double beta1, beta2, eps, weight_decay, step_size, bias2_sqrt, decay;
+  bool maximize;
+};
+
+struct SgdTensors {
+  View param, grad, momentum_buffer;  // the last one only with momentum
+};
+struct SgdArgs {
+  double lr, momentum, dampening, weight_decay;
+  bool nesterov, maximize, first;  // first: the buffer takes the gradient as it is
+};
+
+/// Operands and result have out's shape and any dtypes: operands are converted to `compute` (float64, float32, an
+/// integer type or bool), the op runs in it, and the result is converted to out's dtype.
+using PointwiseKernel = void (*)(DType compute, const View& out, std::span<const View> in);
+
+/// Kernels of one pointwise op with operands x. An operand that a slope does not read is a View that is not given.
+struct PointwiseKernels {
+  PointwiseKernel value = nullptr;  ///< out = value(x...)
+  /// slope[i]: out = g * slope_i(x...), in = {g, x...}; a unary op has in = {g, what its slope reads}.
+  std::array<PointwiseKernel, kMaxArity> slope{};
+  /// curvature[i][j]: out = h * g * d slope_i / d x_j, in = {h, g, x...}.
+  std::array<std::array<PointwiseKernel, kMaxArity>, kMaxArity> curvature{};
+};
+
+struct Kernels {
+  std::array<PointwiseKernels, kPointwiseOps> pointwise{};
+
+  void (*copy)(const View& out, const View& in) = nullptr;  ///< converts dtypes; `in` has out's shape
+  void (*fill)(const View& out, Scalar value) = nullptr;
+  void (*arange)(const View& out, Scalar start, Scalar step) = nullptr;  ///< out is 1-d: start + i * step
+  void (*uniform)(const View& out, PhiloxState state, double low, double high) = nullptr;  ///< [low, high)
+  void (*normal)(const View& out, PhiloxState state, double mean, double std) = nullptr;
+
+  std::array<void (*)(const View& out, const View& in), kReductions> reduce{};
+
+  /// out[..., M, N] = a[..., M, K] b[..., K, N] (+ bias[N]); batch dimensions are equal (expanded by stride 0).
+  /// All of one floating or integer dtype.
+  void (*matmul)(const View& out, const View& a, const View& b, const View& bias) = nullptr;
+
+  /// input [N, C, H, W], weight [O, C / groups, KH, KW], bias [O] or not given, out [N, O, OH, OW]; each in the
+  /// layout that its strides say, row-major and channels-last at the speed of the library below.
+  void (*conv2d)(const View& out, const View& input, const View& weight, const View& bias,
+                 const ConvGeometry& geometry) = nullptr;
+  void (*conv2d_input_grad)(const View& grad_input, const View& grad_out, const View& weight,
+                            const ConvGeometry& geometry) = nullptr;
+  /// grad_bias may be not given.
+  void (*conv2d_weight_grad)(const View& grad_weight, const View& grad_bias, const View& grad_out,
+                             const View& input, const ConvGeometry& geometry) = nullptr;
+
+  /// mean and biased variance of each channel of input [N, C, ...], by merged or shifted sums so that a large
+  /// mean does no harm; both [C], in float32 for 16-bit inputs, else in the input's dtype.
+  void (*batch_norm_statistics)(const View& mean, const View& var, const View& input) = nullptr;
+  /// out = (input - mean) * invstd * weight + bias; mean, invstd, weight, bias are [C]; the last two may be not given.
+  void (*batch_norm)(const View& out, const View& input, const View& mean, const View& invstd,
+                     const View& weight, const View& bias) = nullptr;
+  /// With xhat = (input - mean) * invstd, n values a channel: grad_bias = sum g, grad_weight = sum g * xhat, and
+  /// grad_input = weight * invstd * (g - (grad_bias + xhat * grad_weight) / n) if `batch_statistics`, else
+  /// weight * invstd * g. grad_input may be not given; grad_weight and grad_bias [C] are given always.
+  void (*batch_norm_grad)(const View& grad_input, const View& grad_weight, const View& grad_bias,
+                          const View& grad_out, const View& input, const View& mean, const View& invstd,
+                          const View& weight, bool batch_statistics) = nullptr;
+
+  void (*adam)(const AdamTensors& tensors, const AdamArgs& args) = nullptr;
+  void (*sgd)(const SgdTensors& tensors, const SgdArgs& args) = nullptr;
+};
+
+/// The table of a device. Throws Error if the device is not part of this build or not on this machine.
+const Kernels& kernels(const Device& device);
+
+/// Fillers of the tables, called once each.
+Kernels make_cpu_kernels();
+Kernels make_reference_kernels();
+
+}  // namespace mezzo

@@ -1,0 +1,14 @@
+// The families of reference kernels; each fills its entries of the table.
+#pragma once
+
+#include "tensor/kernels.h"
+
+namespace mezzo::reference {
+
+void add_pointwise(Kernels& table);   // pointwise.cpp: pointwise, copy, fill, arange, random
+void add_reduce(Kernels& table);      // reduce.cpp
+void add_products(Kernels& table);    // products.cpp: matmul, conv2d
+void add_batch_norm(Kernels& table);  // batch_norm.cpp
+void add_optimizers(Kernels& table);  // optimizers.cpp
+
+}  // namespace mezzo::reference

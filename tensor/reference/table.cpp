@@ -1,0 +1,15 @@
+#include "tensor/reference/kernel_families.h"
+
+namespace mezzo {
+
+Kernels make_reference_kernels() {
+  Kernels table;
+  reference::add_pointwise(table);
+  reference::add_reduce(table);
+  reference::add_products(table);
+  reference::add_batch_norm(table);
+  reference::add_optimizers(table);
+  return table;
+}
+
+}  // namespace mezzo

@@ -1,0 +1,59 @@
+// Sizes and strides: a vector of at most eight integers without an allocation.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace mezzo {
+
+/// Sizes of a tensor's dimensions, or its strides (in elements). At most `max_dims`; more throws Error.
+class Shape {
+ public:
+  static constexpr int max_dims = 8;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
+  Shape(const std::vector<int64_t>& sizes) : Shape(std::span<const int64_t>(sizes)) {}
+  explicit Shape(std::span<const int64_t> sizes);
+  /// `dims` entries of `value`.
+  static Shape filled(int dims, int64_t value);
+
+  int dim() const { return dims_; }
+  bool empty() const { return dims_ == 0; }
+  int64_t& operator[](int i) { return sizes_[static_cast<size_t>(i)]; }
+  int64_t operator[](int i) const { return sizes_[static_cast<size_t>(i)]; }
+  int64_t* begin() { return sizes_.data(); }
+  int64_t* end() { return sizes_.data() + dims_; }
+  const int64_t* begin() const { return sizes_.data(); }
+  const int64_t* end() const { return sizes_.data() + dims_; }
+  void push_back(int64_t size);
+  void insert(int at, int64_t size);
+  void erase(int at);
+
+  /// Product of the sizes; 1 for a 0-d shape.
+  int64_t numel() const;
+  bool operator==(const Shape& other) const;
+
+ private:
+  std::array<int64_t, max_dims> sizes_{};
+  int dims_ = 0;
+};
+
+/// `[8, 3, 32, 32]`, as in every message.
+std::string to_string(const Shape& shape);
+
+/// Strides of a dense row-major tensor.
+Shape contiguous_strides(const Shape& shape);
+/// Strides of a dense [N, C, H, W] tensor whose memory runs N, H, W, C.
+Shape channels_last_strides(const Shape& shape);
+/// True if the strides reach every element once with no gaps, in whatever order of dimensions.
+bool is_dense(const Shape& shape, const Shape& strides);
+
+/// Shape to which both broadcast by NumPy's rule (from the last dimension, 1 stretches); false if they do not.
+bool broadcast(const Shape& a, const Shape& b, Shape& result);
+
+}  // namespace mezzo

@@ -1,0 +1,133 @@
+#include "tensor/storage.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "tensor/error.h"
+
+namespace mezzo {
+
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+/// The size that is really allocated for `bytes`: rounded up to an eighth of the power of two below, so that blocks
+/// of nearly the same size can stand in for each other and at most an eighth is wasted.
+size_t size_class(size_t bytes) {
+  if (bytes <= kAlignment) return kAlignment;
+  const size_t step = std::max(kAlignment, std::bit_floor(bytes) / 8);
+  return (bytes + step - 1) / step * step;
+}
+
+/// Free lists of CPU memory by size class, and the count of what is out.
+class Cache {
+ public:
+  void* allocate(size_t bytes) {
+    const size_t size = size_class(bytes);
+    std::lock_guard lock(mutex_);
+    void* data = reuse(size);
+    if (!data) {
+      data = std::aligned_alloc(kAlignment, size);
+      if (!data) {
+        give_back();
+        data = std::aligned_alloc(kAlignment, size);
+      }
+      if (!data) return nullptr;
+      ++stats_.system_allocations;
+    }
+    stats_.live += size;
+    stats_.peak = std::max(stats_.peak, stats_.live);
+    return data;
+  }
+
+  void release(void* data, size_t bytes) noexcept {
+    const size_t size = size_class(bytes);
+    std::lock_guard lock(mutex_);
+    stats_.live -= size;
+    try {
+      free_[size].push_back(data);
+      stats_.cached += size;
+    } catch (const std::bad_alloc&) {
+      std::free(data);
+    }
+  }
+
+  void clear() {
+    std::lock_guard lock(mutex_);
+    give_back();
+  }
+
+  MemoryStats stats() {
+    std::lock_guard lock(mutex_);
+    return stats_;
+  }
+
+  void reset_peak() {
+    std::lock_guard lock(mutex_);
+    stats_.peak = stats_.live;
+  }
+
+ private:
+  void* reuse(size_t size) {
+    const auto found = free_.find(size);
+    if (found == free_.end() || found->second.empty()) return nullptr;
+    void* data = found->second.back();
+    found->second.pop_back();
+    stats_.cached -= size;
+    return data;
+  }
+
+  void give_back() {
+    for (auto& [size, blocks] : free_) {
+      for (void* data : blocks) std::free(data);
+    }
+    free_.clear();
+    stats_.cached = 0;
+  }
+
+  std::mutex mutex_;
+  std::map<size_t, std::vector<void*>> free_;
+  MemoryStats stats_;
+};
+
+/// One cache a device type: cpu and reference share the machine's memory but not the count. Never destroyed, since
+/// tensors in static storage may be freed after it would be.
+Cache& cache(const Device& device) {
+  static auto* const caches = new std::array<Cache, Device::kTypes>;
+  return (*caches)[static_cast<size_t>(device.type)];
+}
+
+}  // namespace
+
+namespace memory {
+
+void* allocate(size_t bytes, const Device& device) {
+  if (device.type == Device::Type::cuda) fail("allocate", "this build has no CUDA");
+  void* data = cache(device).allocate(bytes);
+  if (!data) {
+    const MemoryStats held = memory_stats(device);
+    fail("allocate", text("no memory on ", to_string(device), " for ", bytes, " bytes; tensors hold ", held.live,
+                          " bytes, the cache ", held.cached));
+  }
+  return data;
+}
+
+void release(void* data, size_t bytes, const Device& device) noexcept { cache(device).release(data, bytes); }
+
+}  // namespace memory
+
+Storage::Storage(size_t bytes, const Device& device)
+    : data_(memory::allocate(bytes, device)), bytes_(bytes), device_(device) {}
+
+Storage::~Storage() { memory::release(data_, bytes_, device_); }
+
+MemoryStats memory_stats(const Device& device) { return cache(device).stats(); }
+void reset_peak_memory(const Device& device) { cache(device).reset_peak(); }
+void empty_cache(const Device& device) { cache(device).clear(); }
+
+}  // namespace mezzo

@@ -1,0 +1,46 @@
+// What a Tensor handle points to. For the library's own files.
+#pragma once
+
+#include <memory>
+
+#include "tensor/kernels.h"
+#include "tensor/tensor.h"
+
+namespace mezzo {
+
+struct TensorImpl {
+  std::shared_ptr<Storage> storage;
+  int64_t offset = 0;  ///< of the first element, in elements
+  Shape shape, strides;
+  DType dtype = DType::float32;
+  bool is_number = false;  ///< made from a C++ number: gives way in type promotion
+
+  bool requires_grad = false;  ///< of a leaf; a tensor with a grad_fn requires grad anyway
+  bool retains_grad = false;
+  bool is_view = false;          ///< made by a view op: shares memory with the tensor that it was made from
+  uint32_t rebases = 0;          ///< of a view: storage->rebases() when it was made
+  std::shared_ptr<Node> grad_fn; ///< the op that made it, while recording
+  int output_index = 0;          ///< which output of grad_fn it is
+  Tensor grad;
+};
+
+/// A tensor over part of `storage`. The caller has checked that strides stay inside.
+Tensor make_view(const std::shared_ptr<Storage>& storage, int64_t offset, const Shape& shape,
+                 const Shape& strides, DType dtype);
+/// A new tensor with the given strides (dense, in any order of dimensions).
+Tensor empty_strided(const Shape& shape, const Shape& strides, DType dtype, const Device& device);
+/// Bytes for `shape`; throws Error for negative sizes and on overflow.
+size_t checked_bytes(std::string_view op, const Shape& shape, DType dtype);
+/// `dim` counted from the end if negative; throws Error if outside [-dims, dims).
+int wrap_dim(std::string_view op, int64_t dim, const Tensor& x);
+
+/// Name of the op that made the tensor, "" for a leaf. Defined in autograd/, which knows ops.
+std::string_view history_name(const Tensor& tensor);
+
+/// dtype of an op on these operands, by PyTorch's rule: tensors, then 0-d tensors, then numbers; a lower class counts
+/// only if its kind (bool < integer < floating) is higher. Undefined tensors are passed over.
+DType promote(std::span<const Tensor> operands);
+/// Smallest dtype that holds both, within one class.
+DType promote(DType a, DType b);
+
+}  // namespace mezzo

@@ -1,0 +1,109 @@
+"""Conv2d, BatchNorm2d, MSE and initial bounds."""
+
+import functools
+import itertools
+import math
+
+import torch
+import torch.nn.functional as F
+from store import COMPARED, draws, name_of, record, save
+
+
+def make_conv2d(folder):
+    """CASE.geometry is [stride 2, padding 2, dilation 2, groups]; in0, in1, in2 are input, weight, bias."""
+    #        input           weight        bias   stride  padding dilation groups
+    cases = {
+        "1x1": ((2, 3, 4, 5), (6, 3, 1, 1), True, (1, 1), (0, 0), (1, 1), 1),
+        "1x1_strided": ((2, 3, 5, 5), (4, 3, 1, 1), False, (2, 2), (0, 0), (1, 1), 1),
+        "3x3": ((2, 3, 6, 5), (4, 3, 3, 3), True, (1, 1), (0, 0), (1, 1), 1),
+        "padding": ((2, 3, 5, 4), (4, 3, 3, 3), False, (1, 1), (1, 1), (1, 1), 1),
+        "padding_uneven": ((1, 2, 4, 5), (3, 2, 3, 3), True, (1, 1), (2, 0), (1, 1), 1),
+        "stride": ((2, 3, 7, 6), (4, 3, 3, 3), True, (2, 2), (1, 1), (1, 1), 1),
+        "stride_uneven": ((1, 2, 7, 7), (3, 2, 3, 3), True, (3, 2), (0, 1), (1, 1), 1),
+        "dilation": ((2, 2, 8, 7), (3, 2, 3, 3), True, (1, 1), (2, 2), (2, 2), 1),
+        "dilation_uneven": ((1, 2, 8, 7), (3, 2, 3, 2), False, (1, 2), (1, 1), (3, 2), 1),
+        "groups": ((2, 4, 5, 5), (6, 2, 3, 3), True, (1, 1), (1, 1), (1, 1), 2),
+        "depthwise": ((2, 4, 5, 6), (4, 1, 3, 3), True, (1, 1), (1, 1), (1, 1), 4),
+        "depthwise_multiplied": ((1, 3, 6, 6), (6, 1, 3, 3), False, (2, 2), (1, 1), (1, 1), 3),
+        "kernel_wide": ((2, 2, 4, 8), (3, 2, 1, 5), True, (1, 1), (0, 2), (1, 1), 1),
+        "kernel_tall": ((2, 2, 7, 4), (3, 2, 4, 1), True, (1, 1), (1, 0), (1, 1), 1),
+        "kernel_whole": ((2, 3, 4, 4), (5, 3, 4, 4), True, (1, 1), (0, 0), (1, 1), 1),
+        "everything": ((2, 4, 9, 8), (6, 2, 3, 2), True, (2, 1), (2, 1), (2, 3), 2),
+    }
+    tensors = {}
+    for case, (x, w, bias, stride, padding, dilation, groups) in cases.items():
+        inputs = draws("conv2d" + case, x, w, *([(w[0],)] if bias else []))
+        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        record(tensors, case, functools.partial(F.conv2d, **options), inputs,
+               geometry=[*stride, *padding, *dilation, groups])
+    save(folder / "conv2d.safetensors", tensors)
+
+
+def make_batch_norm(folder):
+    """Three steps of training, then one of evaluation; entry i of each stored tensor belongs to step i.
+    The table `cases` says momentum (null: cumulative), affine and track_running_stats."""
+    cases = {f"momentum_{m}".replace(".", "_"): {"momentum": m, "affine": True, "track_running_stats": True}
+             for m in (0.1, None, 0.0, 1.0)}
+    cases |= {
+        "plain": {"momentum": 0.1, "affine": False, "track_running_stats": True},
+        "untracked": {"momentum": 0.1, "affine": True, "track_running_stats": False},
+        "plain_untracked": {"momentum": 0.1, "affine": False, "track_running_stats": False},
+    }
+    tensors = {}
+    for (case, options), dtype in itertools.product(cases.items(), COMPARED):
+        layer = torch.nn.BatchNorm2d(3, **options, dtype=dtype)
+        x, grad_out, weight, bias = draws("batch_norm" + case, (4, 4, 3, 3, 2), (4, 4, 3, 3, 2), (3,), (3,))
+        x = (x + torch.arange(3.0).view(3, 1, 1)).to(dtype).requires_grad_()  # a different mean for each channel
+        found = {"x": x, "grad_out": grad_out.to(dtype)}
+        if options["affine"]:
+            found |= {"weight": weight.to(dtype), "bias": bias.to(dtype)}
+            with torch.no_grad():
+                layer.weight.copy_(weight)
+                layer.bias.copy_(bias)
+        steps = {}
+        for step in range(4):
+            layer.train(step < 3)
+            layer.zero_grad()
+            out = layer(x[step])
+            out.backward(found["grad_out"][step])
+            grads = {f"grad_{name}": parameter.grad for name, parameter in layer.named_parameters()}
+            for key, value in {"out": out, **grads, **dict(layer.named_buffers())}.items():
+                steps.setdefault(key, []).append(value.detach().clone())
+        found |= {key: torch.stack(values) for key, values in steps.items()} | {"grad_x": x.grad}
+        tensors |= {f"{case}.{name_of(dtype)}.{key}": value for key, value in found.items()}
+    save(folder / "batch_norm.safetensors", tensors, cases=cases)
+
+
+def make_mse(folder):
+    """Keys REDUCTION.CASE.DTYPE..., in0 is the input and in1 the target; both get a gradient."""
+    tensors = {}
+    shapes = {"same": ((3, 4), (3, 4)), "image": ((2, 1, 4, 3), (2, 1, 4, 3)), "broadcast": ((3, 1), (4,)),
+              "scalar": ((), ())}
+    for (case, (a, b)), reduction in itertools.product(shapes.items(), ("mean", "sum", "none")):
+        a, b = draws("mse" + case, a, b)
+        record(tensors, f"{reduction}.{case}",
+               lambda x, y: F.mse_loss(*torch.broadcast_tensors(x, y), reduction=reduction), [a, b])
+    save(folder / "mse.safetensors", tensors)
+
+
+def make_init(folder):
+    """linear.shapes: [in, out]; conv2d.shapes: [in, out, kernel height, kernel width, groups]. bounds: the end of the
+    uniform distribution of weights and biases, from PyTorch's fan_in, confirmed by what PyTorch draws."""
+    linear = [(1, 1), (2, 3), (7, 64), (64, 10), (300, 20)]
+    conv2d = [(2, 256, 1, 1, 1), (3, 8, 3, 3, 1), (4, 8, 3, 5, 2), (6, 6, 3, 3, 6), (8, 16, 1, 2, 4)]
+    make = {"linear": lambda shape: torch.nn.Linear(*shape),
+            "conv2d": lambda shape: torch.nn.Conv2d(shape[0], shape[1], shape[2:4], groups=shape[4])}
+    tensors = {}
+    torch.manual_seed(0)
+    for kind, shapes in {"linear": linear, "conv2d": conv2d}.items():
+        bounds = []
+        for shape in shapes:
+            layers = [make[kind](shape) for _ in range(300)]
+            fan_in, _ = torch.nn.init._calculate_fan_in_and_fan_out(layers[0].weight)
+            bounds.append(1 / math.sqrt(fan_in))
+            for parameter in ("weight", "bias"):
+                largest = max(getattr(layer, parameter).abs().max().item() for layer in layers)
+                assert 0.97 * bounds[-1] < largest <= bounds[-1] * (1 + 1e-6), (kind, shape, parameter, largest)
+        tensors[f"{kind}.shapes"] = torch.tensor(shapes)
+        tensors[f"{kind}.bounds"] = torch.tensor(bounds, dtype=torch.float64)
+    save(folder / "init.safetensors", tensors)

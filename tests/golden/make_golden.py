@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Writes the numbers that the golden tests compare with, computed by PyTorch.
+
+Usage: python make_golden.py [FOLDER]     (default: the folder of this script; needs torch, nothing else)
+
+Each NAME.safetensors holds inputs and what PyTorch makes of them; its metadata says PyTorch's version and holds
+tables as JSON. print.json holds printed tensors. The files are the same, byte for byte, on every run on one machine.
+"""
+
+import pathlib
+import sys
+
+import torch
+from layers import make_batch_norm, make_conv2d, make_init, make_mse
+from ops import make_casts, make_ops
+from printing import make_print
+from training import make_checkerboard, make_optim
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
+    torch.set_num_threads(1)
+    print("PyTorch", torch.__version__)
+    for make in (make_ops, make_casts, make_conv2d, make_batch_norm, make_mse, make_init, make_optim,
+                 make_checkerboard, make_print):
+        make(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Pointwise ops, reductions, products, type promotion and casts."""
+
+import itertools
+import math
+
+import torch
+import torch.nn.functional as F
+from store import DTYPES, draws, halves, name_of, record, save
+
+UNARY = {
+    "neg": torch.neg, "abs": torch.abs, "square": torch.square, "exp": torch.exp, "log": torch.log,
+    "sqrt": torch.sqrt, "sin": torch.sin, "cos": torch.cos, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+    "relu": torch.relu, "softsign": F.softsign, "logical_not": torch.logical_not,
+}
+BINARY = {
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "fmod": torch.fmod,
+    "maximum": torch.maximum, "minimum": torch.minimum,
+    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
+    "logical_and": torch.logical_and, "logical_or": torch.logical_or, "logical_xor": torch.logical_xor,
+}
+REDUCTIONS = {"sum": torch.sum, "mean": torch.mean, "amax": torch.amax, "amin": torch.amin,
+              "any": torch.any, "all": torch.all}
+SPECIAL = [math.inf, -math.inf, math.nan, 0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, -1e-40, 1.1754944e-38, 1e-20, 88.5, -88.5,
+           89.0, -104.0, 1e5, -1e5, 3e15, 1e30, 3.4028235e38, -3.4028235e38]
+
+
+def pointwise(tensors):
+    for name, function in UNARY.items():
+        low = 0.2 if name in ("log", "sqrt") else -3.0
+        record(tensors, f"{name}.random", function, draws(name, (3, 7), low=low, high=3.0))
+        if low < 0:
+            record(tensors, f"{name}.zeros", function, halves(name, (2, 5)))
+        tensors[f"special.{name}"] = function(torch.tensor(SPECIAL))
+    tensors["special.in"] = torch.tensor(SPECIAL)
+    shapes = {"same": ((2, 5), (2, 5)), "broadcast": ((3, 1, 4), (2, 1)), "scalar": ((3, 4), ())}
+    for (name, function), (case, (a, b)) in itertools.product(BINARY.items(), shapes.items()):
+        case = f"{name}.{case}"
+        if name in ("div", "fmod"):  # a divisor away from 0
+            inputs = draws(case, a, low=-4, high=4) + draws(case + ".b", b, low=0.5, high=2)
+        else:  # equal values matter to the others
+            inputs = (draws if name in ("add", "sub", "mul") else halves)(case, a, b)
+        record(tensors, case, function, inputs)
+    for case, (a, b) in shapes.items():
+        case = f"where.{case}"
+        condition = draws(case + ".condition", a)[0] > 0
+        record(tensors, case, torch.where, [condition, *draws(case, a, b)])
+
+
+def reductions(tensors):
+    dims = {"all": [], "first": [0], "last": [-1], "pair": [0, 2], "middle": [1]}
+    for (name, function), (case, dim) in itertools.product(REDUCTIONS.items(), dims.items()):
+        for keepdim in (False, True):
+            case_name = f"{name}.{case}{'_keepdim' if keepdim else ''}"
+            inputs = halves if name in ("amax", "amin", "any", "all") else draws  # ties share the gradient
+            reduced = tuple(dim) if dim else tuple(range(3))
+            record(tensors, case_name, lambda x: function(x, dim=reduced, keepdim=keepdim),
+                   inputs(name + case, (3, 4, 2)), dims=torch.tensor(dim, dtype=torch.int64), keepdim=keepdim)
+    for dim, keepdim in itertools.product((0, 1, -1), (False, True)):
+        name = f"argmax.{dim % 3}{'_keepdim' if keepdim else ''}"
+        record(tensors, name, lambda x: torch.argmax(x, dim=dim, keepdim=keepdim), draws(name, (3, 4, 2)),
+               dims=torch.tensor([dim]), keepdim=keepdim)
+
+
+def products(tensors):
+    shapes = {
+        "dot": ((5,), (5,)), "matrix_vector": ((3, 4), (4,)), "vector_matrix": ((4,), (4, 3)),
+        "matrix": ((3, 4), (4, 5)), "batched": ((2, 3, 4), (2, 4, 5)), "batched_matrix": ((2, 3, 4), (4, 5)),
+        "broadcast": ((2, 1, 3, 4), (3, 4, 2)), "batched_vector": ((2, 3, 4), (4,)),
+        "vector_batched": ((4,), (2, 4, 3)), "empty_inner": ((2, 0), (0, 3)),
+    }
+    for case, (a, b) in shapes.items():
+        record(tensors, f"matmul.{case}", torch.matmul, draws("matmul" + case, a, b))
+    for case, x in {"vector": (4,), "matrix": (3, 4), "batched": (2, 3, 4)}.items():
+        record(tensors, f"linear.{case}", F.linear, draws("linear" + case, x, (5, 4)))
+        record(tensors, f"linear.{case}_bias", F.linear, draws("linear bias" + case, x, (5, 4), (5,)))
+
+
+def result_dtype(function, *operands):
+    try:
+        return name_of(function(*operands).dtype)
+    except (RuntimeError, NotImplementedError):
+        return "error"
+
+
+def promotion_tables():
+    """promotion: [dtype, class, dtype, class, dtype of the sum]; class 1: a dimension, 0: 0-d, -1: a Python number.
+    results: op -> operands' common dtype -> result's dtype."""
+    operands = [(d, c, torch.ones([2] * c, dtype=d)) for d in DTYPES for c in (1, 0)]
+    operands += [(torch.int64, -1, 1), (torch.float64, -1, 1.5)]
+    promotion = [[name_of(da), ca, name_of(db), cb, name_of((a + b).dtype)]
+                 for (da, ca, a), (db, cb, b) in itertools.product(operands, operands) if ca + cb > -2]
+    functions = [(UNARY, 1), (BINARY, 2), (REDUCTIONS, 1)]
+    results = {name: {name_of(d): result_dtype(function, *[torch.ones(2, dtype=d)] * arity) for d in DTYPES}
+               for ops, arity in functions for name, function in ops.items()}
+    return {"promotion": promotion, "results": results}
+
+
+def make_ops(folder):
+    tensors = {}
+    pointwise(tensors)
+    reductions(tensors)
+    products(tensors)
+    save(folder / "ops.safetensors", tensors, **promotion_tables())
+
+
+def make_casts(folder):
+    """FROM.TO.in and .out, with values that the target's range holds where the target is an integer type."""
+    floating = [0.0, -0.0, 1.0, -1.0, 0.1, 1 / 3, 2.5, -2.5, 0.999, 254.7, 257.0, 259.0, 2049.0, 2051.0, 65504.0,
+                65519.9, 65520.0, 1e-8, 2.0**-25, 3e-8, 6.1e-5, 1 + 2.0**-11 + 2.0**-26, 1 + 2.0**-8, 1e20, 1e38,
+                3.396e38, 3.4e38, 1e-40, 1e-310, math.pi, 1e300, math.inf, -math.inf, math.nan]
+    integers = [0, 1, 2, -1, 100, 127, 128, 255, 256, 257, 2049, -2051, 65519, 65520, 2**24 + 1, -(2**31),
+                2**31 - 1, 2**31 + 5, 2**53 + 1, 2**62 + 1, -(2**63)]
+    limits = {torch.int64: (-(2.0**63), 2.0**62), torch.int32: (-(2.0**31), 2.0**31 - 1000),
+              torch.uint8: (0, 255)}
+    tensors = {}
+    for source, target in itertools.product(DTYPES, DTYPES):
+        if source.is_floating_point:
+            values = torch.tensor(floating, dtype=torch.float64).to(source)
+            if target in limits:
+                low, high = limits[target]
+                values = values[(values >= low) & (values <= high)]
+        else:
+            values = torch.tensor(integers).to(source)  # between integer types the low bits are kept
+        key = f"{name_of(source)}.{name_of(target)}"
+        tensors[key + ".in"], tensors[key + ".out"] = values, values.to(target)
+    save(folder / "casts.safetensors", tensors)

@@ -1,0 +1,255 @@
+// Every row of ops.def x every dtype x every layout, on the device under test, beside one result: the same values in
+// float64, contiguous, through the naive kernels of the reference device.
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "autograd/grad_mode.h"
+#include "tests/golden.h"
+#include "tests/op_table/layouts.h"
+#include "tests/support.h"
+
+using namespace mezzo;
+
+namespace {
+
+constexpr DType kFloating[] = {float64, float32, float16, bfloat16};
+constexpr DType kOthers[] = {int64, int32, uint8, bool_};
+constexpr std::string_view kKinds[] = {"0-d", "empty", "strided", "transposed", "expanded", "channels-last"};
+
+/// Weights of the outputs in the backward pass: different from each other, and exact in every dtype.
+Tensor weights_for(const Tensor& y) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < y.numel(); ++i) values.push_back(0.5 + static_cast<double>(i * 37 % 64) / 64);
+  return tensor(values, y.shape(), {.dtype = y.dtype(), .device = y.device()});
+}
+
+struct Result {
+  Tensors outputs, gradients;  ///< gradients: one an input, undefined where it has none
+};
+
+/// Calls the op on leaves that share the inputs' memory, and runs backward if it can.
+Result call_op(const Sample& sample, const Tensors& inputs) {
+  Tensors leaves;
+  for (const Tensor& x : inputs) {
+    leaves.push_back(x.detach());
+    if (is_floating(x.dtype())) leaves.back().requires_grad_();
+  }
+  Result result;
+  result.outputs = sample.run(leaves);
+  for (const Tensor& y : result.outputs) {
+    if (y.requires_grad()) y.backward(weights_for(y), true);
+  }
+  for (const Tensor& leaf : leaves) result.gradients.push_back(leaf.grad());
+  return result;
+}
+
+Tensors converted(const Tensors& inputs, DType dtype, const Device& device) {
+  Tensors all;
+  for (const Tensor& x : inputs) {
+    all.push_back(is_floating(x.dtype()) ? x.contiguous().to(dtype).to(device) : x.contiguous().to(device));
+  }
+  return all;
+}
+
+Tensor in_double(const Tensor& x) { return x.detach().to(Device()).to(float64); }
+
+/// Outputs that have the shape of a channels-last input keep its layout; views have the strides they ask for.
+void check_layout_kept(OpId id, const Tensors& inputs, const Tensors& outputs) {
+  for (const Tensor& x : inputs) {
+    if (x.dim() != 4 || x.is_contiguous()) continue;
+    for (const Tensor& y : outputs) {
+      if (y.shape() == x.shape() && id != OpId::matmul) CHECK(y.is_contiguous(channels_last));
+    }
+  }
+}
+
+class Table {
+ public:
+  /// One combination. False if the op refuses it and the list of holes says so.
+  bool run(OpId id, const Sample& sample, std::string_view layout, const Tensors& inputs, DType dtype) {
+    const std::string_view op = info(id).name;
+    std::optional<Result> actual;
+    const std::vector<uint32_t> versions = versions_of(inputs);
+    const Tensors copies = copies_of(inputs);
+    try {
+      actual = call_op(sample, inputs);
+    } catch (const Error& error) {
+      if (!is_hole(op, layout) && !is_hole(op, name_of(dtype))) FAIL_CHECK(error.what());
+      return false;
+    }
+    CHECK(versions_of(inputs) == versions);
+    for (size_t i = 0; i < inputs.size(); ++i) CHECK(close(in_double(inputs[i]), in_double(copies[i]), 0));
+    check_result(id, sample, inputs, *actual, dtype);
+    if (layout == "channels-last") check_layout_kept(id, inputs, actual->outputs);
+
+    ++combinations_;
+    covered_.insert({op, dtype, layout});
+    for (std::string_view kind : {"0-d", "empty"}) {
+      if (has_kind(kind, inputs, actual->outputs)) covered_.insert({op, dtype, kind});
+    }
+    return true;
+  }
+
+  bool is_covered(std::string_view op, DType dtype, std::string_view kind) const {
+    return covered_.contains({op, dtype, kind});
+  }
+  size_t combinations() const { return combinations_; }
+
+ private:
+  static std::vector<uint32_t> versions_of(const Tensors& tensors) {
+    std::vector<uint32_t> versions;
+    for (const Tensor& x : tensors) versions.push_back(x.version());
+    return versions;
+  }
+  static Tensors copies_of(const Tensors& tensors) {
+    Tensors copies;
+    for (const Tensor& x : tensors) copies.push_back(x.clone());
+    return copies;
+  }
+
+  static void check_result(OpId id, const Sample& sample, const Tensors& inputs, const Result& actual, DType dtype) {
+    const Result expected = call_op(sample, converted(inputs, float64, "reference"));
+    const double tolerance = allowed_epsilons(info(id).name, dtype) * epsilon_of(dtype);
+    REQUIRE(actual.outputs.size() == expected.outputs.size());
+    for (size_t i = 0; i < actual.outputs.size(); ++i) {
+      CAPTURE(i);
+      const Tensor& y = actual.outputs[i];
+      const DType right = is_floating(expected.outputs[i].dtype()) ? dtype : expected.outputs[i].dtype();
+      CHECK(name_of(y.dtype()) == name_of(right));
+      CHECK(y.requires_grad() == (info(id).order != Order::NoGrad));
+      CHECK(close(in_double(y), in_double(expected.outputs[i]), is_floating(right) ? tolerance : 0));
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      CAPTURE(i);
+      REQUIRE(actual.gradients[i].defined() == expected.gradients[i].defined());
+      if (!actual.gradients[i].defined()) continue;
+      CHECK(name_of(actual.gradients[i].dtype()) == name_of(inputs[i].dtype()));
+      CHECK(close(in_double(actual.gradients[i]), in_double(expected.gradients[i]), tolerance));
+    }
+  }
+
+  size_t combinations_ = 0;
+  std::set<std::tuple<std::string_view, DType, std::string_view>> covered_;
+};
+
+/// Each input alone in a layout, then all of them, in every floating dtype.
+void run_floating(Table& table, OpId id, const Sample& sample) {
+  for (DType dtype : kFloating) {
+    CAPTURE(name_of(dtype));
+    const Tensors plain = converted(sample.inputs, dtype, test_device());
+    for (const Layout& layout : layouts()) {
+      CAPTURE(layout.name);
+      Tensors all = plain;
+      int arranged = 0;
+      for (size_t i = 0; i < plain.size(); ++i) {
+        const Tensor x = layout.arrange(plain[i]);
+        if (!x.defined()) continue;
+        all[i] = x;
+        ++arranged;
+        if (layout.name == "contiguous") continue;
+        CAPTURE(i);
+        Tensors one = plain;
+        one[i] = x;
+        table.run(id, sample, layout.name, one, dtype);
+      }
+      if (arranged != 1 || layout.name == "contiguous") {
+        if (arranged > 0 || plain.empty()) table.run(id, sample, layout.name, all, dtype);
+      }
+    }
+  }
+}
+
+/// Small positive integers, or bools, of a shape.
+Tensor integers(const Shape& shape, DType dtype) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < shape.numel(); ++i) values.push_back(static_cast<double>(i * 7 % 5 + (dtype == bool_ ? 0 : 1)));
+  return tensor(values, shape, {.dtype = dtype, .device = test_device()});
+}
+
+/// The dtypes without gradients, against the reference device in the same dtype. True if the op takes it.
+bool run_other(OpId id, const Sample& sample, DType dtype) {
+  CAPTURE(name_of(dtype));
+  Tensors inputs, copies;
+  for (const Tensor& x : sample.inputs) {
+    inputs.push_back(integers(x.shape(), dtype));
+    copies.push_back(inputs.back().to("reference"));
+  }
+  Tensors actual;
+  try {
+    actual = sample.run(inputs);
+  } catch (const Error& error) {
+    if (!is_hole(info(id).name, name_of(dtype))) FAIL_CHECK(error.what());
+    return false;
+  }
+  const Tensors expected = sample.run(copies);
+  for (size_t i = 0; i < actual.size(); ++i) {
+    CHECK_FALSE(actual[i].requires_grad());
+    const double tolerance = is_floating(actual[i].dtype()) ? 4 * epsilon_of(actual[i].dtype()) : 0;
+    CHECK(close(actual[i].to(Device()), expected[i].to(Device()), tolerance));
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("op table: every row in every dtype and layout") {
+  const uint64_t seed = seed_samples();
+  CAPTURE(seed);
+  Table table;
+  std::set<std::pair<std::string_view, std::string_view>> missing;
+  size_t others = 0;
+  for (size_t k = 0; k < kOps; ++k) {
+    const auto id = static_cast<OpId>(k);
+    const std::string_view op = info(id).name;
+    CAPTURE(op);
+    const std::vector<Sample> samples = samples_on_device(id);
+    REQUIRE_FALSE(samples.empty());
+    for (const Sample& sample : samples) {
+      CAPTURE(sample.what);
+      run_floating(table, id, sample);
+    }
+    for (DType dtype : kOthers) {
+      for (const Sample& sample : samples) {
+        CAPTURE(sample.what);
+        if (run_other(id, sample, dtype)) ++others;
+        else missing.insert({op, name_of(dtype)});
+      }
+    }
+    for (DType dtype : kFloating) {
+      if (!table.is_covered(op, dtype, "contiguous")) missing.insert({op, name_of(dtype)});
+      for (std::string_view kind : kKinds) {
+        if (!table.is_covered(op, dtype, kind)) missing.insert({op, kind});
+      }
+    }
+  }
+  for (const auto& [op, kind] : missing) {
+    if (!is_hole(op, kind)) FAIL_CHECK(op, " has no sample in ", kind, ", and no list says why");
+  }
+  for (const Hole& hole : holes()) {
+    if (!missing.contains({hole.op, hole.kind})) FAIL_CHECK(hole.op, " in ", hole.kind, " is listed as a hole but runs");
+  }
+  std::cout << "op table: " << table.combinations() + others << " combinations of row, dtype and layout on "
+            << to_string(test_device()) << std::endl;
+}
+
+TEST_CASE("op table: no history under no_grad") {
+  const uint64_t seed = seed_samples();
+  CAPTURE(seed);
+  for (size_t k = 0; k < kOps; ++k) {
+    const auto id = static_cast<OpId>(k);
+    for (const Sample& sample : samples_on_device(id)) {
+      CAPTURE(info(id).name);
+      CAPTURE(sample.what);
+      Tensors leaves;
+      for (const Tensor& x : sample.inputs) leaves.push_back(x.detach().requires_grad_(is_floating(x.dtype())));
+      NoGradGuard guard;
+      for (const Tensor& y : sample.run(leaves)) {
+        CHECK_FALSE(y.grad_fn());
+        CHECK_FALSE(y.requires_grad());
+      }
+    }
+  }
+}

@@ -1,0 +1,195 @@
+// Pointwise ops, reductions, products, casts and type promotion against PyTorch's numbers.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "autograd/ops.h"
+#include "tests/golden.h"
+#include "tests/support.h"
+
+using namespace mezzo;
+
+namespace {
+
+using nlohmann::json;
+using Reduce = std::function<Tensor(const Tensor&, const Dims&, bool)>;
+
+const std::map<std::string, std::function<Tensor(const Tensor&)>> kUnary{
+    {"neg", [](const Tensor& x) { return neg(x); }},
+    {"abs", [](const Tensor& x) { return abs(x); }},
+    {"square", [](const Tensor& x) { return square(x); }},
+    {"exp", [](const Tensor& x) { return exp(x); }},
+    {"log", [](const Tensor& x) { return log(x); }},
+    {"sqrt", [](const Tensor& x) { return sqrt(x); }},
+    {"sin", [](const Tensor& x) { return sin(x); }},
+    {"cos", [](const Tensor& x) { return cos(x); }},
+    {"tanh", [](const Tensor& x) { return tanh(x); }},
+    {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
+    {"relu", [](const Tensor& x) { return relu(x); }},
+    {"softsign", [](const Tensor& x) { return x / (abs(x) + 1); }},
+    {"logical_not", [](const Tensor& x) { return logical_not(x); }},
+};
+
+const std::map<std::string, std::function<Tensor(const Tensor&, const Tensor&)>> kBinary{
+    {"add", [](const Tensor& a, const Tensor& b) { return add(a, b); }},
+    {"sub", [](const Tensor& a, const Tensor& b) { return sub(a, b); }},
+    {"mul", [](const Tensor& a, const Tensor& b) { return mul(a, b); }},
+    {"div", [](const Tensor& a, const Tensor& b) { return div(a, b); }},
+    {"fmod", [](const Tensor& a, const Tensor& b) { return fmod(a, b); }},
+    {"maximum", [](const Tensor& a, const Tensor& b) { return maximum(a, b); }},
+    {"minimum", [](const Tensor& a, const Tensor& b) { return minimum(a, b); }},
+    {"eq", [](const Tensor& a, const Tensor& b) { return eq(a, b); }},
+    {"ne", [](const Tensor& a, const Tensor& b) { return ne(a, b); }},
+    {"lt", [](const Tensor& a, const Tensor& b) { return lt(a, b); }},
+    {"le", [](const Tensor& a, const Tensor& b) { return le(a, b); }},
+    {"gt", [](const Tensor& a, const Tensor& b) { return gt(a, b); }},
+    {"ge", [](const Tensor& a, const Tensor& b) { return ge(a, b); }},
+    {"logical_and", [](const Tensor& a, const Tensor& b) { return logical_and(a, b); }},
+    {"logical_or", [](const Tensor& a, const Tensor& b) { return logical_or(a, b); }},
+    {"logical_xor", [](const Tensor& a, const Tensor& b) { return logical_xor(a, b); }},
+};
+
+const std::map<std::string, Reduce> kReduce{
+    {"sum", [](const Tensor& x, const Dims& dims, bool keepdim) { return sum(x, dims, keepdim); }},
+    {"mean", [](const Tensor& x, const Dims& dims, bool keepdim) { return mean(x, dims, keepdim); }},
+    {"amax", [](const Tensor& x, const Dims& dims, bool keepdim) { return amax(x, dims, keepdim); }},
+    {"amin", [](const Tensor& x, const Dims& dims, bool keepdim) { return amin(x, dims, keepdim); }},
+    {"any", [](const Tensor& x, const Dims& dims, bool keepdim) { return any(x, dims, keepdim); }},
+    {"all", [](const Tensor& x, const Dims& dims, bool keepdim) { return all(x, dims, keepdim); }},
+    {"argmax", [](const Tensor& x, const Dims& dims,
+                  bool keepdim) { return argmax(x, static_cast<int>(dims[0]), keepdim); }},
+};
+
+const Golden& golden() {
+  static const Golden file("ops");
+  return file;
+}
+
+/// Names of the stored cases of an op: "add.broadcast" for "add.broadcast.float32.out".
+std::vector<std::string> cases(const std::string& op) {
+  const std::string_view end = ".float64.out";
+  std::vector<std::string> found;
+  for (const std::string& key : golden().keys(op + ".")) {
+    if (key.ends_with(end)) found.push_back(key.substr(0, key.size() - end.size()));
+  }
+  REQUIRE(!found.empty());
+  return found;
+}
+
+void check_op(const std::string& op, const std::function<Tensor(const Tensors&)>& function) {
+  for (const std::string& name : cases(op)) check_case(golden(), name, function);
+}
+
+/// Compares each value by itself: relative to the largest, the small ones would not count.
+void check_special(const std::string& op, const std::function<Tensor(const Tensor&)>& function) {
+  const Tensor in = golden().tensor("special.in").to(test_device());
+  const auto x = in.to_vector<double>(), actual = function(in).to_vector<double>();
+  const auto expected = golden().tensor("special." + op).to_vector<double>();
+  for (size_t i = 0; i < x.size(); ++i) {
+    CAPTURE(op);
+    CAPTURE(x[i]);
+    if (std::isnan(expected[i])) {
+      CHECK(std::isnan(actual[i]));
+    } else if (std::isfinite(expected[i]) && expected[i] != 0) {
+      const double flushed = std::numeric_limits<float>::min();  // a subnormal result may become zero
+      CHECK(std::abs(actual[i] - expected[i]) <= 1e-5 * std::abs(expected[i]) + flushed);
+    } else {
+      CHECK(actual[i] == expected[i]);
+      CHECK(std::signbit(actual[i]) == std::signbit(expected[i]));
+    }
+  }
+}
+
+/// An operand of the promotion table: class 1 has a dimension, 0 has none, -1 is a number.
+Tensor operand(const std::string& dtype, int kind) {
+  if (kind < 0) return dtype == "int64" ? Tensor(1) : Tensor(1.5);
+  return ones(kind == 1 ? Shape{2} : Shape{}, {.dtype = parse_dtype(dtype), .device = test_device()});
+}
+
+/// The dtype of an op's result on ones of `dtype`; "error" if it refuses.
+std::string result_dtype(const std::string& op, DType dtype) {
+  const Tensor x = ones({2}, {.dtype = dtype, .device = test_device()});
+  try {
+    const Tensor result = kUnary.contains(op)    ? kUnary.at(op)(x)
+                          : kBinary.contains(op) ? kBinary.at(op)(x, x)
+                                                 : kReduce.at(op)(x, {}, false);
+    return std::string(name_of(result.dtype()));
+  } catch (const Error&) {
+    return "error";
+  }
+}
+
+void check_result_dtype(const std::string& op, const std::string& dtype, const std::string& in_pytorch) {
+  // On purpose not as in PyTorch: predicates are bool for uint8 too, and a square has its operand's dtype.
+  const std::map<std::string, std::string> differ{
+      {"any uint8", "bool"}, {"all uint8", "bool"}, {"square bool", "bool"}};
+  const auto exception = differ.find(op + " " + dtype);
+  CAPTURE(op);
+  CAPTURE(dtype);
+  CHECK(result_dtype(op, parse_dtype(dtype)) == (exception == differ.end() ? in_pytorch : exception->second));
+}
+
+}  // namespace
+
+TEST_CASE("golden: pointwise ops and their gradients") {
+  for (const auto& [op, function] : kUnary) {
+    check_op(op, [&f = function](const Tensors& x) { return f(x[0]); });
+  }
+  for (const auto& [op, function] : kBinary) {
+    check_op(op, [&f = function](const Tensors& x) { return f(x[0], x[1]); });
+  }
+  check_op("where", [](const Tensors& x) { return where(x[0], x[1], x[2]); });
+}
+
+TEST_CASE("golden: unary ops at infinities, NaN, signed zeros, subnormal and huge values") {
+  for (const auto& [op, function] : kUnary) check_special(op, function);
+}
+
+TEST_CASE("golden: reductions and their gradients") {
+  for (const auto& [op, function] : kReduce) {
+    for (const std::string& name : cases(op)) {
+      Dims dims;
+      for (int64_t dim : golden().tensor(name + ".dims").to_vector<int64_t>()) dims.push_back(dim);
+      const bool keepdim = golden().tensor(name + ".keepdim").item<bool>();
+      check_case(golden(), name,
+                 [&f = function, &dims, keepdim](const Tensors& x) { return f(x[0], dims, keepdim); });
+    }
+  }
+}
+
+TEST_CASE("golden: products and their gradients") {
+  check_op("matmul", [](const Tensors& x) { return matmul(x[0], x[1]); });
+  check_op("linear", [](const Tensors& x) { return linear(x[0], x[1], x.size() > 2 ? x[2] : Tensor()); });
+}
+
+TEST_CASE("golden: type promotion") {
+  const json rows = json::parse(golden().metadata("promotion"));
+  REQUIRE(rows.size() > 300);
+  for (const json& row : rows) {
+    CAPTURE(row);
+    const Tensor sum = operand(row[0], row[1]) + operand(row[2], row[3]);
+    CHECK(name_of(sum.dtype()) == row[4].get<std::string>());
+  }
+}
+
+TEST_CASE("golden: dtype of each op's result") {
+  const json table = json::parse(golden().metadata("results"));
+  for (const auto& [op, row] : table.items()) {
+    for (const auto& [dtype, expected] : row.items()) check_result_dtype(op, dtype, expected);
+  }
+}
+
+TEST_CASE("golden: casts between all dtypes") {
+  const Golden casts("casts");
+  for (const std::string& key : casts.keys()) {
+    if (!key.ends_with(".in")) continue;
+    CAPTURE(key);
+    const std::string pair = key.substr(0, key.size() - 3);
+    const Tensor in = casts.tensor(key).to(test_device()), expected = casts.tensor(pair + ".out");
+    CHECK(close(in.to(expected.dtype()), expected, 0));
+  }
+}
