@@ -18,9 +18,9 @@ inline constexpr int kDTypes = 8;
 constexpr uint16_t half_bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffffu;
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
-  if (magnitude > 0x7f800000u) return sign | 0x7e00u;    // NaN
-  if (magnitude >= 0x47800000u) return sign | 0x7c00u;   // 65536 and above
-  if (magnitude < 0x38800000u) {                         // below 2^-14: adding 0.5 lets the FPU round at 2^-24
+  if (magnitude > 0x7f800000u) return sign | 0x7e00u;   // NaN
+  if (magnitude >= 0x47800000u) return sign | 0x7c00u;  // 65536 and above
+  if (magnitude < 0x38800000u) {                        // below 2^-14: adding 0.5 lets the FPU round at 2^-24
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(shifted) - 0x3f000000u);
   }
@@ -42,7 +42,8 @@ constexpr float half_value(uint16_t half) {
 /// Nearest bfloat16 to `value`, ties to even: the upper half of a float.
 constexpr uint16_t bfloat16_bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);  // NaN stays NaN
+  if ((bits & 0x7fffffffu) > 0x7f800000u)
+    return static_cast<uint16_t>((bits >> 16) | 0x40u);  // NaN stays NaN
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
@@ -102,20 +103,29 @@ inline constexpr DType dtype_of<bool> = DType::bool_;
 
 /// A C++ type that a tensor can hold.
 template <class T>
-concept Element = dtype_of<T> != DType::float32 || std::is_same_v<T, float>;
+concept Element = dtype_of<T>
+!= DType::float32 || std::is_same_v<T, float>;
 
 /// Calls `f(T{})` with the C++ type of `dtype`: the one place where a tag becomes a type.
 template <class F>
 decltype(auto) dispatch(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::float64: return f(double{});
-    case DType::float32: return f(float{});
-    case DType::float16: return f(Half{});
-    case DType::bfloat16: return f(BFloat16{});
-    case DType::int64: return f(int64_t{});
-    case DType::int32: return f(int32_t{});
-    case DType::uint8: return f(uint8_t{});
-    case DType::bool_: break;
+    case DType::float64:
+      return f(double{});
+    case DType::float32:
+      return f(float{});
+    case DType::float16:
+      return f(Half{});
+    case DType::bfloat16:
+      return f(BFloat16{});
+    case DType::int64:
+      return f(int64_t{});
+    case DType::int32:
+      return f(int32_t{});
+    case DType::uint8:
+      return f(uint8_t{});
+    case DType::bool_:
+      break;
   }
   return f(bool{});
 }

@@ -23,7 +23,9 @@ void fail(std::string_view op, const std::string& fact, std::initializer_list<Op
   throw Error(message);
 }
 
-ModuleScope::ModuleScope(std::string_view name) : name_(name), outer_(innermost_scope) { innermost_scope = this; }
+ModuleScope::ModuleScope(std::string_view name) : name_(name), outer_(innermost_scope) {
+  innermost_scope = this;
+}
 
 ModuleScope::~ModuleScope() { innermost_scope = outer_; }
 

@@ -11,7 +11,8 @@ namespace mezzo {
 
 class Tensor;
 
-/// What every wrong call throws. Text: `op: fact; operands with shape, dtype and device; in module.path; hint`.
+/// What every wrong call throws. Text: `op: fact; operands with shape, dtype and device; in module.path;
+/// hint`.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

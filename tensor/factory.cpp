@@ -35,7 +35,8 @@ size_t checked_bytes(std::string_view op, const Shape& shape, DType dtype) {
   if (shape.numel() == 0) return 0;
   for (int64_t size : shape) {
     if (__builtin_mul_overflow(bytes, static_cast<size_t>(size), &bytes) || bytes > PTRDIFF_MAX) {
-      fail(op, text("a tensor of shape ", to_string(shape), ' ', name_of(dtype), " has more bytes than can be addressed"));
+      fail(op, text("a tensor of shape ", to_string(shape), ' ', name_of(dtype),
+                    " has more bytes than can be addressed"));
     }
   }
   return bytes;
@@ -63,7 +64,8 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
 
 Tensor empty_like(const Tensor& like) {
   const bool keep = is_dense(like.shape(), like.strides());
-  return empty_strided(like.shape(), keep ? like.strides() : contiguous_strides(like.shape()), like.dtype(), like.device());
+  return empty_strided(like.shape(), keep ? like.strides() : contiguous_strides(like.shape()), like.dtype(),
+                       like.device());
 }
 
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options) {

@@ -18,7 +18,8 @@ const Kernels& kernels(const Device& device) {
       static const Kernels table = make_reference_kernels();
       return table;
     }
-    case Device::Type::cuda: break;
+    case Device::Type::cuda:
+      break;
   }
   fail(to_string(device), "this build has no CUDA", {}, "devices of this build are cpu and reference");
 }

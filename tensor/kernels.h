@@ -1,10 +1,10 @@
 // The seam between math and device: one table of function pointers per device, over plain views.
 //
-// Rules of a kernel. It reads and writes memory that it was given and allocates no tensors. It knows nothing of
-// autograd. It takes any strides (0 where a tensor was expanded), 0-d and empty views; outputs never overlap
-// themselves or an input, but for pointwise kernels, whose output may be an input exactly. The caller has checked
-// shapes and dtypes: kernels throw nothing but "this device has no such kernel". dtype is dispatched once, at the
-// top; arithmetic runs in compute_type(dtype), sums of 16-bit values in float.
+// Rules of a kernel. It reads and writes memory that it was given and allocates no tensors. It knows nothing
+// of autograd. It takes any strides (0 where a tensor was expanded), 0-d and empty views; outputs never
+// overlap themselves or an input, but for pointwise kernels, whose output may be an input exactly. The caller
+// has checked shapes and dtypes: kernels throw nothing but "this device has no such kernel". dtype is
+// dispatched once, at the top; arithmetic runs in compute_type(dtype), sums of 16-bit values in float.
 //
 // tensor/reference/ fills the table with the plainest loops and is where to read what an entry means.
 #pragma once
@@ -35,8 +35,9 @@ struct View {
   }
 };
 
-/// Reductions of `in` over every dimension where `out` has size 1 and `in` has not. argmax writes int64 positions
-/// along the one reduced dimension, the first of equals. mean divides before it rounds to out's dtype.
+/// Reductions of `in` over every dimension where `out` has size 1 and `in` has not. argmax writes int64
+/// positions along the one reduced dimension, the first of equals. mean divides before it rounds to out's
+/// dtype.
 enum class Reduction : uint8_t { sum, mean, amax, amin, any, all, argmax };
 inline constexpr int kReductions = 7;
 
@@ -51,11 +52,13 @@ struct PhiloxState {
   uint64_t seed = 0, offset = 0;
 };
 
-/// One parameter's tensors for Adam: all of one shape; param and grad floating, moments in float32 or float64.
+/// One parameter's tensors for Adam: all of one shape; param and grad floating, moments in float32 or
+/// float64.
 struct AdamTensors {
   View param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq;  // the last one only with amsgrad
 };
-/// step_size = lr / (1 - beta1^t); bias2_sqrt = sqrt(1 - beta2^t); decay multiplies the parameter first (AdamW).
+/// step_size = lr / (1 - beta1^t); bias2_sqrt = sqrt(1 - beta2^t); decay multiplies the parameter first
+/// (AdamW).
 struct AdamArgs {
   double beta1, beta2, eps, weight_decay, step_size, bias2_sqrt, decay;
   bool maximize;
@@ -69,11 +72,12 @@ struct SgdArgs {
   bool nesterov, maximize, first;  // first: the buffer takes the gradient as it is
 };
 
-/// Operands and result have out's shape and any dtypes: operands are converted to `compute` (float64, float32, an
-/// integer type or bool), the op runs in it, and the result is converted to out's dtype.
+/// Operands and result have out's shape and any dtypes: operands are converted to `compute` (float64,
+/// float32, an integer type or bool), the op runs in it, and the result is converted to out's dtype.
 using PointwiseKernel = void (*)(DType compute, const View& out, std::span<const View> in);
 
-/// Kernels of one pointwise op with operands x. An operand that a slope does not read is a View that is not given.
+/// Kernels of one pointwise op with operands x. An operand that a slope does not read is a View that is not
+/// given.
 struct PointwiseKernels {
   PointwiseKernel value = nullptr;  ///< out = value(x...)
   /// slope[i]: out = g * slope_i(x...), in = {g, x...}; a unary op has in = {g, what its slope reads}.
@@ -93,12 +97,12 @@ struct Kernels {
 
   std::array<void (*)(const View& out, const View& in), kReductions> reduce{};
 
-  /// out[..., M, N] = a[..., M, K] b[..., K, N] (+ bias[N]); batch dimensions are equal (expanded by stride 0).
-  /// All of one floating or integer dtype.
+  /// out[..., M, N] = a[..., M, K] b[..., K, N] (+ bias[N]); batch dimensions are equal (expanded by stride
+  /// 0). All of one floating or integer dtype.
   void (*matmul)(const View& out, const View& a, const View& b, const View& bias) = nullptr;
 
-  /// input [N, C, H, W], weight [O, C / groups, KH, KW], bias [O] or not given, out [N, O, OH, OW]; each in the
-  /// layout that its strides say, row-major and channels-last at the speed of the library below.
+  /// input [N, C, H, W], weight [O, C / groups, KH, KW], bias [O] or not given, out [N, O, OH, OW]; each in
+  /// the layout that its strides say, row-major and channels-last at the speed of the library below.
   void (*conv2d)(const View& out, const View& input, const View& weight, const View& bias,
                  const ConvGeometry& geometry) = nullptr;
   void (*conv2d_input_grad)(const View& grad_input, const View& grad_out, const View& weight,
@@ -110,12 +114,13 @@ struct Kernels {
   /// mean and biased variance of each channel of input [N, C, ...], by merged or shifted sums so that a large
   /// mean does no harm; both [C], in float32 for 16-bit inputs, else in the input's dtype.
   void (*batch_norm_statistics)(const View& mean, const View& var, const View& input) = nullptr;
-  /// out = (input - mean) * invstd * weight + bias; mean, invstd, weight, bias are [C]; the last two may be not given.
+  /// out = (input - mean) * invstd * weight + bias; mean, invstd, weight, bias are [C]; the last two may be
+  /// not given.
   void (*batch_norm)(const View& out, const View& input, const View& mean, const View& invstd,
                      const View& weight, const View& bias) = nullptr;
-  /// With xhat = (input - mean) * invstd, n values a channel: grad_bias = sum g, grad_weight = sum g * xhat, and
-  /// grad_input = weight * invstd * (g - (grad_bias + xhat * grad_weight) / n) if `batch_statistics`, else
-  /// weight * invstd * g. grad_input may be not given; grad_weight and grad_bias [C] are given always.
+  /// With xhat = (input - mean) * invstd, n values a channel: grad_bias = sum g, grad_weight = sum g * xhat,
+  /// and grad_input = weight * invstd * (g - (grad_bias + xhat * grad_weight) / n) if `batch_statistics`,
+  /// else weight * invstd * g. grad_input may be not given; grad_weight and grad_bias [C] are given always.
   void (*batch_norm_grad)(const View& grad_input, const View& grad_weight, const View& grad_bias,
                           const View& grad_out, const View& input, const View& mean, const View& invstd,
                           const View& weight, bool batch_statistics) = nullptr;

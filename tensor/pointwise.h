@@ -1,8 +1,12 @@
-// Pointwise ops: one struct is one op. It states the value, the slopes, and what each slope reads; kernels on every
-// device and dtype, the gradient, the second gradient and the tests are made from that.
+// Long: one struct per op, and one place for all of them.
 //
-// T is float, double, a CPU vector of either, a Dual (below) or an integer type, so formulas use T's operators, the
-// functions named in `using` here, and select(condition, a, b) where a scalar would use ?:.
+// Pointwise ops: one struct is one op. It states the value, the slopes, and what each slope reads; kernels on
+// every device and dtype, the gradient, the second gradient and the tests are made from that
+// (pointwise_traits.h).
+//
+// T is float, double, a CPU vector of either, a Dual (a value with its derivative) or an integer type, so
+// formulas use T's operators, the functions named in `using` here, and select(condition, a, b) where a scalar
+// would use ?:.
 #pragma once
 
 #include <cmath>
@@ -10,17 +14,14 @@
 #include <cstdint>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 
 namespace mezzo::pointwise {
 
 using std::abs, std::cos, std::exp, std::fmod, std::log, std::sin, std::sqrt, std::tanh, std::trunc;
 
 template <class T>
-  requires std::is_arithmetic_v<T>
-constexpr T select(bool condition, T a, T b) {
-  return condition ? a : b;
-}
+requires std::is_arithmetic_v<T>
+constexpr T select(bool condition, T a, T b) { return condition ? a : b; }
 
 /// What op returns: the promoted dtype of its operands, the same but float32 for integers, or bool.
 enum class Result { promoted, floating, boolean };
@@ -33,13 +34,17 @@ template <int n, Result r = Result::promoted>
 struct Op {
   static constexpr int arity = n;
   static constexpr Result result = r;
-  static constexpr bool takes_bool = true;      ///< false: bool operands are refused, as in PyTorch
-  static constexpr bool divides = false;        ///< true: an integer divisor of 0 is refused
-  static constexpr bool first_selects = false;  ///< true: operand 0 is a condition and has no part in promotion
+  static constexpr bool takes_bool = true;  ///< false: bool operands are refused, as in PyTorch
+  static constexpr bool divides = false;    ///< true: an integer divisor of 0 is refused
+  static constexpr bool first_selects =
+      false;  ///< true: operand 0 is a condition and has no part in promotion
   static constexpr double low = -2, high = 2;
 };
 
-// --- arithmetic -----------------------------------------------------------------------------------------------
+// A formula a line: the layout below is kept by hand.
+// clang-format off
+
+// --- arithmetic
 
 struct Add : Op<2> {
   static constexpr unsigned reads0 = nothing, reads1 = nothing;
@@ -121,7 +126,7 @@ struct Square : Op<1> {
   template <class T> static T slope(T x) { return T(2) * x; }
 };
 
-// --- functions ------------------------------------------------------------------------------------------------
+// --- functions
 
 struct Exp : Op<1, Result::floating> {
   static constexpr unsigned reads = output;
@@ -176,7 +181,7 @@ struct Relu : Op<1> {
   template <class T> static T slope(T y) { return select(y > T(0), T(1), T(0)); }
 };
 
-// --- choices and predicates -----------------------------------------------------------------------------------
+// --- choices and predicates
 
 /// a where the condition holds, else b.
 struct Where : Op<3> {
@@ -210,86 +215,13 @@ struct LogicalNot : Predicate1 {
   template <class T> static bool value(T a) { return a == T(0); }
 };
 
-// --- the list, and what is derived from a struct ---------------------------------------------------------------
+// --- the list
+// clang-format on
 
 /// Every pointwise op. The position in the list indexes the kernel tables.
-using Ops = std::tuple<Add, Sub, Mul, Div, Fmod, Maximum, Minimum, Neg, Abs, Square, Exp, Log, Sqrt, Sin, Cos, Tanh,
-                       Sigmoid, Relu, Where, Eq, Ne, Lt, Le, Gt, Ge, LogicalAnd, LogicalOr, LogicalXor, LogicalNot>;
-
-/// Position of S in Ops; a struct that is not listed does not compile.
-template <class S>
-inline constexpr size_t index = []<class... All>(std::tuple<All...>*) {
-  static_assert((std::is_same_v<S, All> || ...), "list the op in pointwise::Ops");
-  size_t i = 0;
-  (void)((std::is_same_v<S, All> || (++i, false)) || ...);
-  return i;
-}(static_cast<Ops*>(nullptr));
-
-/// True if S has a slope for operand i.
-template <class S, int i>
-inline constexpr bool differentiable = [] {
-  if constexpr (S::arity == 1) return requires { S::reads; };
-  else if constexpr (i == 0) return requires { S::slope0(0., 0.); } || requires { S::slope0(0., 0., 0.); };
-  else if constexpr (i == 1) return requires { S::slope1(0., 0.); } || requires { S::slope1(0., 0., 0.); };
-  else return requires { S::slope2(0., 0., 0.); };
-}();
-
-/// What slope i of S reads.
-template <class S, int i>
-inline constexpr unsigned reads = [] {
-  if constexpr (!differentiable<S, i>) return unsigned{nothing};
-  else if constexpr (S::arity == 1) return unsigned{S::reads};
-  else if constexpr (i == 0) return unsigned{S::reads0};
-  else if constexpr (i == 1) return unsigned{S::reads1};
-  else return unsigned{S::reads2};
-}();
-
-/// Slope i of S at its operands; a unary op's slope takes the one value that it reads.
-template <class S, int i, class... T>
-constexpr auto slope(T... x) {
-  if constexpr (S::arity == 1) return S::slope(x...);
-  else if constexpr (i == 0) return S::slope0(x...);
-  else if constexpr (i == 1) return S::slope1(x...);
-  else return S::slope2(x...);
-}
-
-/// A value with its derivative: a formula called with Duals gives its own slope, which is how the second gradient
-/// of every op here comes from the first.
-template <class T>
-struct Dual {
-  T value, slope;
-  constexpr Dual(T value, T slope) : value(value), slope(slope) {}
-  constexpr explicit Dual(double constant) : value(static_cast<T>(constant)), slope(static_cast<T>(0)) {}
-
-  friend constexpr Dual operator+(Dual a, Dual b) { return {a.value + b.value, a.slope + b.slope}; }
-  friend constexpr Dual operator-(Dual a, Dual b) { return {a.value - b.value, a.slope - b.slope}; }
-  friend constexpr Dual operator*(Dual a, Dual b) { return {a.value * b.value, a.slope * b.value + a.value * b.slope}; }
-  friend constexpr Dual operator/(Dual a, Dual b) {
-    const T quotient = a.value / b.value;
-    return {quotient, (a.slope - quotient * b.slope) / b.value};
-  }
-  friend constexpr Dual operator-(Dual a) { return {-a.value, -a.slope}; }
-  friend constexpr auto operator==(Dual a, Dual b) { return a.value == b.value; }
-  friend constexpr auto operator!=(Dual a, Dual b) { return a.value != b.value; }
-  friend constexpr auto operator<(Dual a, Dual b) { return a.value < b.value; }
-  friend constexpr auto operator>(Dual a, Dual b) { return a.value > b.value; }
-  friend Dual sin(Dual a) { return {sin(a.value), a.slope * cos(a.value)}; }
-  friend Dual cos(Dual a) { return {cos(a.value), -(a.slope * sin(a.value))}; }
-  friend Dual trunc(Dual a) { return {trunc(a.value), T(0)}; }
-  template <class Mask>
-  friend Dual select(Mask c, Dual a, Dual b) {
-    return {select(c, a.value, b.value), select(c, a.slope, b.slope)};
-  }
-};
-
-/// d slope_i / d x_j of S at its operands.
-template <class S, int i, int j, class... T>
-auto curvature(T... x) {
-  using First = std::tuple_element_t<0, std::tuple<T...>>;
-  return [&]<size_t... k>(std::index_sequence<k...>) {
-    return pointwise::slope<S, i>(Dual<First>(x, First(k == j ? 1.0 : 0.0))...).slope;
-  }(std::index_sequence_for<T...>());
-}
+using Ops =
+    std::tuple<Add, Sub, Mul, Div, Fmod, Maximum, Minimum, Neg, Abs, Square, Exp, Log, Sqrt, Sin, Cos, Tanh,
+               Sigmoid, Relu, Where, Eq, Ne, Lt, Le, Gt, Ge, LogicalAnd, LogicalOr, LogicalXor, LogicalNot>;
 
 }  // namespace mezzo::pointwise
 

@@ -16,7 +16,7 @@ DType promote(DType a, DType b) {
   if (a == b) return a;
   if (category(a) != category(b)) return category(a) > category(b) ? a : b;
   if (is_half(a) && is_half(b)) return DType::float32;  // neither 16-bit type holds the other
-  return std::min(a, b);                                 // the enum lists the wider ones first within a category
+  return std::min(a, b);  // the enum lists the wider ones first within a category
 }
 
 DType promote(std::span<const Tensor> operands) {

@@ -1,4 +1,5 @@
-// Random numbers: Philox 4x32-10, a counter and a key, so element i is the same on every device and thread count.
+// Random numbers: Philox 4x32-10, a counter and a key, so element i is the same on every device and thread
+// count.
 #pragma once
 
 #include <array>
@@ -32,8 +33,9 @@ Generator& default_generator();
 /// Seeds it.
 void manual_seed(uint64_t seed);
 
-/// Block `counter` of stream `key`: four uniform 32-bit numbers. Salmon et al., "Parallel random numbers: as easy as
-/// 1, 2, 3" (SC 2011), Philox4x32-10 with counter (counter, 0) and key as 2 x 32 bits, low word first.
+/// Block `counter` of stream `key`: four uniform 32-bit numbers. Salmon et al., "Parallel random numbers: as
+/// easy as 1, 2, 3" (SC 2011), Philox4x32-10 with counter (counter, 0) and key as 2 x 32 bits, low word
+/// first.
 constexpr std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter) {
   std::array<uint32_t, 4> c{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0};
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);

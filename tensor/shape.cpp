@@ -37,7 +37,9 @@ void Shape::erase(int at) {
 
 int64_t Shape::numel() const { return std::accumulate(begin(), end(), int64_t{1}, std::multiplies<>()); }
 
-bool Shape::operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
+bool Shape::operator==(const Shape& other) const {
+  return std::equal(begin(), end(), other.begin(), other.end());
+}
 
 std::string to_string(const Shape& shape) {
   std::string out = "[";
@@ -93,8 +95,10 @@ bool broadcast(const Shape& a, const Shape& b, Shape& result) {
   const int lead = result.dim() - shorter.dim();
   for (int d = 0; d < shorter.dim(); ++d) {
     int64_t& size = result[lead + d];
-    if (size == 1) size = shorter[d];
-    else if (shorter[d] != 1 && shorter[d] != size) return false;
+    if (size == 1)
+      size = shorter[d];
+    else if (shorter[d] != 1 && shorter[d] != size)
+      return false;
   }
   return true;
 }

@@ -53,7 +53,8 @@ Shape channels_last_strides(const Shape& shape);
 /// True if the strides reach every element once with no gaps, in whatever order of dimensions.
 bool is_dense(const Shape& shape, const Shape& strides);
 
-/// Shape to which both broadcast by NumPy's rule (from the last dimension, 1 stretches); false if they do not.
+/// Shape to which both broadcast by NumPy's rule (from the last dimension, 1 stretches); false if they do
+/// not.
 bool broadcast(const Shape& a, const Shape& b, Shape& result);
 
 }  // namespace mezzo

@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-/// The size that is really allocated for `bytes`: rounded up to an eighth of the power of two below, so that blocks
-/// of nearly the same size can stand in for each other and at most an eighth is wasted.
+/// The size that is really allocated for `bytes`: rounded up to an eighth of the power of two below, so that
+/// blocks of nearly the same size can stand in for each other and at most an eighth is wasted.
 size_t size_class(size_t bytes) {
   if (bytes <= kAlignment) return kAlignment;
   const size_t step = std::max(kAlignment, std::bit_floor(bytes) / 8);
@@ -95,8 +95,8 @@ class Cache {
   MemoryStats stats_;
 };
 
-/// One cache a device type: cpu and reference share the machine's memory but not the count. Never destroyed, since
-/// tensors in static storage may be freed after it would be.
+/// One cache a device type: cpu and reference share the machine's memory but not the count. Never destroyed,
+/// since tensors in static storage may be freed after it would be.
 Cache& cache(const Device& device) {
   static auto* const caches = new std::array<Cache, Device::kTypes>;
   return (*caches)[static_cast<size_t>(device.type)];
@@ -111,8 +111,8 @@ void* allocate(size_t bytes, const Device& device) {
   void* data = cache(device).allocate(bytes);
   if (!data) {
     const MemoryStats held = memory_stats(device);
-    fail("allocate", text("no memory on ", to_string(device), " for ", bytes, " bytes; tensors hold ", held.live,
-                          " bytes, the cache ", held.cached));
+    fail("allocate", text("no memory on ", to_string(device), " for ", bytes, " bytes; tensors hold ",
+                          held.live, " bytes, the cache ", held.cached));
   }
   return data;
 }

@@ -13,7 +13,8 @@ namespace mezzo {
 /// A block of device memory. Tensors that are views of each other share one.
 class Storage {
  public:
-  /// Allocates from the device's cache. Throws Error, with the bytes asked for and held, if there is no memory.
+  /// Allocates from the device's cache. Throws Error, with the bytes asked for and held, if there is no
+  /// memory.
   Storage(size_t bytes, const Device& device);
   ~Storage();
   Storage(const Storage&) = delete;
@@ -23,11 +24,12 @@ class Storage {
   size_t bytes() const { return bytes_; }
   const Device& device() const { return device_; }
 
-  /// Number of in-place changes so far. A tensor saved for backward remembers it, so a later change is noticed.
+  /// Number of in-place changes so far. A tensor saved for backward remembers it, so a later change is
+  /// noticed.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
-  /// Number of in-place changes that were recorded: each gives the changed tensor a new history, but not the views
-  /// made of it before, which must not be used after.
+  /// Number of in-place changes that were recorded: each gives the changed tensor a new history, but not the
+  /// views made of it before, which must not be used after.
   uint32_t rebases() const { return rebases_.load(std::memory_order_relaxed); }
   void bump_rebases() { rebases_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -52,8 +54,9 @@ void reset_peak_memory(const Device& device = {});
 /// Gives the cached blocks back to the system.
 void empty_cache(const Device& device = {});
 
-/// The allocator under Storage: 64-byte aligned blocks, kept in free lists by size instead of being returned, since
-/// the system maps fresh pages at a sixteenth of memory's speed and training asks for the same sizes every step.
+/// The allocator under Storage: 64-byte aligned blocks, kept in free lists by size instead of being returned,
+/// since the system maps fresh pages at a sixteenth of memory's speed and training asks for the same sizes
+/// every step.
 namespace memory {
 void* allocate(size_t bytes, const Device& device);
 void release(void* data, size_t bytes, const Device& device) noexcept;

@@ -17,7 +17,9 @@ bool in_host_memory(const Device& device) { return device.type != Device::Type::
 
 }  // namespace
 
-Tensor::Tensor(Scalar number) : Tensor(full({}, number, {.dtype = number.dtype()})) { impl_->is_number = true; }
+Tensor::Tensor(Scalar number) : Tensor(full({}, number, {.dtype = number.dtype()})) {
+  impl_->is_number = true;
+}
 
 const Shape& Tensor::shape() const { return checked(impl_).shape; }
 const Shape& Tensor::strides() const { return checked(impl_).strides; }
@@ -29,8 +31,8 @@ void Tensor::bump_version() const { checked(impl_).storage->bump_version(); }
 
 bool Tensor::is_contiguous(MemoryFormat format) const {
   if (format == MemoryFormat::channels_last && dim() != 4) return false;
-  const Shape expected = format == MemoryFormat::channels_last ? channels_last_strides(shape())
-                                                               : contiguous_strides(shape());
+  const Shape expected =
+      format == MemoryFormat::channels_last ? channels_last_strides(shape()) : contiguous_strides(shape());
   for (int d = 0; d < dim(); ++d) {
     if (shape()[d] == 0) return true;
     if (shape()[d] != 1 && strides()[d] != expected[d]) return false;
@@ -41,7 +43,8 @@ bool Tensor::is_contiguous(MemoryFormat format) const {
 View Tensor::view_of_memory() const {
   const TensorImpl& impl = checked(impl_);
   auto* bytes = static_cast<std::byte*>(impl.storage->data());
-  return {bytes + impl.offset * static_cast<int64_t>(size_of(impl.dtype)), impl.dtype, impl.shape, impl.strides};
+  return {bytes + impl.offset * static_cast<int64_t>(size_of(impl.dtype)), impl.dtype, impl.shape,
+          impl.strides};
 }
 
 void* Tensor::data_as(DType dtype) const {
@@ -58,8 +61,10 @@ Scalar Tensor::item_as_scalar() const {
   const Tensor host = in_host_memory(device()) ? *this : detach().to(Device());
   return dispatch(dtype(), [&]<class T>(T) -> Scalar {
     const T value = *host.data<T>();
-    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) return static_cast<float>(value);
-    else return value;
+    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+      return static_cast<float>(value);
+    else
+      return value;
   });
 }
 

@@ -1,5 +1,7 @@
-// Tensor: a small handle; copies share elements, gradient and history. Methods below the line "in the table" are
-// ops: free functions of the same name stand in autograd/ops.def, with the formula and what they do.
+// Long: the whole surface of Tensor in one place.
+//
+// Tensor: a small handle; copies share elements, gradient and history. Methods below the line "in the table"
+// are ops: free functions of the same name stand in autograd/ops.def, with the formula and what they do.
 #pragma once
 
 #include <memory>
@@ -91,8 +93,8 @@ class Tensor {
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
   /// The same elements without history.
   Tensor detach() const;
-  /// Takes over the memory, dtype and layout of `data` (of the same shape) and stays the tensor that it is: handles,
-  /// modules and optimizers that share it see the new data.
+  /// Takes over the memory, dtype and layout of `data` (of the same shape) and stays the tensor that it is:
+  /// handles, modules and optimizers that share it see the new data.
   void set_data(const Tensor& data);
   const std::shared_ptr<Node>& grad_fn() const;
 
@@ -204,8 +206,8 @@ Tensor randn(const Shape& shape, const TensorOptions& options = {});
 /// Not initialised, with the shape, dtype, device and dense layout of `like`.
 Tensor empty_like(const Tensor& like);
 
-/// Values as PyTorch prints them: 4 digits, columns aligned, the middle of large tensors left out; then what is not
-/// the default: dtype, device, requires_grad or grad_fn.
+/// Values as PyTorch prints them: 4 digits, columns aligned, the middle of large tensors left out; then what
+/// is not the default: dtype, device, requires_grad or grad_fn.
 std::string to_string(const Tensor& tensor);
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 /// `[8, 3, 32, 32] float32 cpu`, as errors describe an operand.

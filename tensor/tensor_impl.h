@@ -17,10 +17,10 @@ struct TensorImpl {
 
   bool requires_grad = false;  ///< of a leaf; a tensor with a grad_fn requires grad anyway
   bool retains_grad = false;
-  bool is_view = false;          ///< made by a view op: shares memory with the tensor that it was made from
-  uint32_t rebases = 0;          ///< of a view: storage->rebases() when it was made
-  std::shared_ptr<Node> grad_fn; ///< the op that made it, while recording
-  int output_index = 0;          ///< which output of grad_fn it is
+  bool is_view = false;           ///< made by a view op: shares memory with the tensor that it was made from
+  uint32_t rebases = 0;           ///< of a view: storage->rebases() when it was made
+  std::shared_ptr<Node> grad_fn;  ///< the op that made it, while recording
+  int output_index = 0;           ///< which output of grad_fn it is
   Tensor grad;
 };
 
@@ -37,8 +37,8 @@ int wrap_dim(std::string_view op, int64_t dim, const Tensor& x);
 /// Name of the op that made the tensor, "" for a leaf. Defined in autograd/, which knows ops.
 std::string_view history_name(const Tensor& tensor);
 
-/// dtype of an op on these operands, by PyTorch's rule: tensors, then 0-d tensors, then numbers; a lower class counts
-/// only if its kind (bool < integer < floating) is higher. Undefined tensors are passed over.
+/// dtype of an op on these operands, by PyTorch's rule: tensors, then 0-d tensors, then numbers; a lower
+/// class counts only if its kind (bool < integer < floating) is higher. Undefined tensors are passed over.
 DType promote(std::span<const Tensor> operands);
 /// Smallest dtype that holds both, within one class.
 DType promote(DType a, DType b);

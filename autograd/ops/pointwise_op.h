@@ -3,6 +3,7 @@
 
 #include "autograd/call.h"
 #include "autograd/ops.h"
+#include "tensor/pointwise_traits.h"
 
 namespace mezzo::ops {
 

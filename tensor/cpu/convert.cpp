@@ -13,9 +13,12 @@ inline constexpr bool is_half_type = std::is_same_v<T, Half> || std::is_same_v<T
 /// static_cast that goes through float for the 16-bit types, as PyTorch's conversions do.
 template <class To, class From>
 To convert(From value) {
-  if constexpr (is_half_type<From>) return convert<To>(static_cast<float>(value));
-  else if constexpr (is_half_type<To>) return To(static_cast<float>(value));
-  else return static_cast<To>(value);
+  if constexpr (is_half_type<From>)
+    return convert<To>(static_cast<float>(value));
+  else if constexpr (is_half_type<To>)
+    return To(static_cast<float>(value));
+  else
+    return static_cast<To>(value);
 }
 
 template <class To, class From>

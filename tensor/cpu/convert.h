@@ -7,10 +7,12 @@
 
 namespace mezzo::cpu {
 
-/// Elements in the stack buffers of a kernel: small enough for L1 with four operands, large enough to amortise calls.
+/// Elements in the stack buffers of a kernel: small enough for L1 with four operands, large enough to
+/// amortise calls.
 inline constexpr int64_t kChunk = 512;
 
-/// out[i] = T(in[i * stride]) for n elements of type `dtype`; float to and from the 16-bit types runs vectorised.
+/// out[i] = T(in[i * stride]) for n elements of type `dtype`; float to and from the 16-bit types runs
+/// vectorised.
 template <class T>
 void load_run(T* out, const void* in, DType dtype, int64_t stride, int64_t n);
 /// out[i * stride] = dtype(in[i]).

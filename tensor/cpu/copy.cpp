@@ -39,8 +39,10 @@ void convert_run(std::byte* out, const View& to, int64_t out_stride, const std::
   alignas(64) T buffer[kChunk];
   for (int64_t i = 0; i < n; i += kChunk) {
     const int64_t m = std::min(kChunk, n - i);
-    load_run(buffer, in + i * in_stride * static_cast<int64_t>(size_of(from.dtype)), from.dtype, in_stride, m);
-    store_run(out + i * out_stride * static_cast<int64_t>(size_of(to.dtype)), to.dtype, out_stride, buffer, m);
+    load_run(buffer, in + i * in_stride * static_cast<int64_t>(size_of(from.dtype)), from.dtype, in_stride,
+             m);
+    store_run(out + i * out_stride * static_cast<int64_t>(size_of(to.dtype)), to.dtype, out_stride, buffer,
+              m);
   }
 }
 
@@ -87,10 +89,13 @@ void copy(const View& out, const View& in) {
   for_all_runs({&out, &in}, [&](const StridedLoop& loop, const StridedLoop::Offsets& offsets, int64_t n) {
     const int64_t out_stride = loop.stride(0), in_stride = loop.stride(1);
     if (out.dtype == in.dtype) {
-      dispatch(out.dtype, [&]<class T>(T) { move_run(at<T>(out, offsets[0]), out_stride, at<T>(in, offsets[1]), in_stride, n); });
+      dispatch(out.dtype, [&]<class T>(T) {
+        move_run(at<T>(out, offsets[0]), out_stride, at<T>(in, offsets[1]), in_stride, n);
+      });
     } else {
       dispatch_compute(in.dtype, [&]<class T>(T) {
-        convert_run<T>(bytes_at(out, offsets[0]), out, out_stride, bytes_at(in, offsets[1]), in, in_stride, n);
+        convert_run<T>(bytes_at(out, offsets[0]), out, out_stride, bytes_at(in, offsets[1]), in, in_stride,
+                       n);
       });
     }
   });

@@ -5,13 +5,13 @@
 
 namespace mezzo::cpu {
 
-void add_pointwise(Kernels& table);    // pointwise.cpp
-void add_copy(Kernels& table);         // copy.cpp: copy, fill, arange
-void add_random(Kernels& table);       // random.cpp: uniform, normal
-void add_reduce(Kernels& table);       // reduce.cpp
-void add_matmul(Kernels& table);       // matmul.cpp
-void add_conv(Kernels& table);         // conv.cpp
-void add_batch_norm(Kernels& table);   // batch_norm.cpp
-void add_optimizers(Kernels& table);   // optimizers.cpp: adam, sgd
+void add_pointwise(Kernels& table);   // pointwise.cpp
+void add_copy(Kernels& table);        // copy.cpp: copy, fill, arange
+void add_random(Kernels& table);      // random.cpp: uniform, normal
+void add_reduce(Kernels& table);      // reduce.cpp
+void add_matmul(Kernels& table);      // matmul.cpp
+void add_conv(Kernels& table);        // conv.cpp
+void add_batch_norm(Kernels& table);  // batch_norm.cpp
+void add_optimizers(Kernels& table);  // optimizers.cpp: adam, sgd
 
 }  // namespace mezzo::cpu

@@ -14,7 +14,8 @@ constexpr int64_t kGrain = 16384;
 
 /// Brings runs of operands of any stride and dtype to `body` and its result to the output.
 template <class T, class Out>
-void run(Body body, const StridedLoop& loop, const View& out, std::span<const View> in, int64_t begin, int64_t end) {
+void run(Body body, const StridedLoop& loop, const View& out, std::span<const View> in, int64_t begin,
+         int64_t end) {
   constexpr size_t kMaxIn = StridedLoop::max_views - 1;
   alignas(64) T operands[kMaxIn][kChunk];
   alignas(64) Out result[kChunk];
@@ -37,7 +38,8 @@ void run(Body body, const StridedLoop& loop, const View& out, std::span<const Vi
         pointers[k] = operands[k];
         if (!in[k].given()) continue;
         const int64_t stride = loop.stride(static_cast<int>(k) + 1), at = offsets[k + 1] + i * stride;
-        const auto* from = static_cast<const std::byte*>(in[k].data) + at * static_cast<int64_t>(size_of(in[k].dtype));
+        const auto* from =
+            static_cast<const std::byte*>(in[k].data) + at * static_cast<int64_t>(size_of(in[k].dtype));
         if (direct[k]) {
           pointers[k] = from;
         } else if (stride != 0) {
@@ -47,7 +49,8 @@ void run(Body body, const StridedLoop& loop, const View& out, std::span<const Vi
           constant_at[k] = at;
         }
       }
-      auto* to = static_cast<std::byte*>(out.data) + (offsets[0] + i * loop.stride(0)) * static_cast<int64_t>(size_of(out.dtype));
+      auto* to = static_cast<std::byte*>(out.data) +
+                 (offsets[0] + i * loop.stride(0)) * static_cast<int64_t>(size_of(out.dtype));
       body(direct_out ? static_cast<void*>(to) : result, pointers, m);
       if (!direct_out) store_run(to, out.dtype, loop.stride(0), result, m);
     }
@@ -71,8 +74,10 @@ void run_pointwise(Body body, DType compute, bool boolean, const View& out, std:
   dispatch(compute, [&]<class T>(T) {
     if constexpr (!std::is_same_v<T, Half> && !std::is_same_v<T, BFloat16>) {
       parallel_for(loop.size(), kGrain, [&](int64_t begin, int64_t end) {
-        if (boolean) run<T, bool>(body, loop, out, in, begin, end);
-        else run<T, T>(body, loop, out, in, begin, end);
+        if (boolean)
+          run<T, bool>(body, loop, out, in, begin, end);
+        else
+          run<T, T>(body, loop, out, in, begin, end);
       });
     }
   });

@@ -27,16 +27,18 @@ void add_slope(PointwiseKernels& kernels) {
   if constexpr (pointwise::differentiable<S, i>) {
     kernels.slope[i] = &pointwise_kernel<S::arity + 1, Slope<S, i>, true, false>;
     [&]<size_t... j>(std::index_sequence<j...>) {
-      ((kernels.curvature[i][j] = &pointwise_kernel<S::arity + 2, Curvature<S, i, static_cast<int>(j)>, true, false>), ...);
-    }(std::make_index_sequence<S::arity>());
+      ((kernels.curvature[i][j] =
+            &pointwise_kernel<S::arity + 2, Curvature<S, i, static_cast<int>(j)>, true, false>),
+       ...);
+    }
+    (std::make_index_sequence<S::arity>());
   }
 }
 
 template <class S>
 void add_slopes(PointwiseKernels& kernels) {
-  [&]<size_t... i>(std::index_sequence<i...>) {
-    (add_slope<S, static_cast<int>(i)>(kernels), ...);
-  }(std::make_index_sequence<S::arity>());
+  [&]<size_t... i>(std::index_sequence<i...>) { (add_slope<S, static_cast<int>(i)>(kernels), ...); }
+  (std::make_index_sequence<S::arity>());
 }
 
 }  // namespace

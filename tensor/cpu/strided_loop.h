@@ -10,9 +10,9 @@
 
 namespace mezzo::cpu {
 
-/// Walks the elements of views of one shape together. Dimensions of size 1 are dropped, the rest ordered by the
-/// first view's strides (the output's, so that writing is sequential) and merged where every view allows it: dense
-/// operands of one layout, whatever it is, become a single run.
+/// Walks the elements of views of one shape together. Dimensions of size 1 are dropped, the rest ordered by
+/// the first view's strides (the output's, so that writing is sequential) and merged where every view allows
+/// it: dense operands of one layout, whatever it is, become a single run.
 class StridedLoop {
  public:
   static constexpr int max_views = 6;
@@ -25,7 +25,8 @@ class StridedLoop {
     for (int d = 0; d < shape.dim(); ++d) {
       if (shape[d] != 1) order[static_cast<size_t>(dims++)] = d;
     }
-    std::stable_sort(order.begin(), order.begin() + dims, [&](int a, int b) { return views[0]->strides[a] > views[0]->strides[b]; });
+    std::stable_sort(order.begin(), order.begin() + dims,
+                     [&](int a, int b) { return views[0]->strides[a] > views[0]->strides[b]; });
     for (int i = 0; i < dims; ++i) {
       const int d = order[static_cast<size_t>(i)];
       size_ *= shape[d];
@@ -47,7 +48,8 @@ class StridedLoop {
   /// Stride of view v along a run.
   int64_t stride(int v) const { return strides_[static_cast<size_t>(dims_ - 1)][static_cast<size_t>(v)]; }
 
-  /// Calls f(offsets, n) for each run of n elements along the innermost dimension inside [begin, end) of the walk.
+  /// Calls f(offsets, n) for each run of n elements along the innermost dimension inside [begin, end) of the
+  /// walk.
   template <class F>
   void for_runs(int64_t begin, int64_t end, F&& f) const {
     std::array<int64_t, Shape::max_dims> index{};

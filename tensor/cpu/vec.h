@@ -1,5 +1,5 @@
-// Vec<T>: a register of floats or doubles with the operators and functions that pointwise formulas use, on Eigen's
-// packets, so one formula runs on SSE, AVX and AVX-512. What Eigen lacks runs lane by lane.
+// Vec<T>: a register of floats or doubles with the operators and functions that pointwise formulas use, on
+// Eigen's packets, so one formula runs on SSE, AVX and AVX-512. What Eigen lacks runs lane by lane.
 #pragma once
 
 #include <Eigen/Core>
@@ -50,17 +50,23 @@ struct Vec {
     return select(x < lowest, Vec(0), ei::pexp(x.packet));
   }
   friend Vec sin(Vec x) {
-    if constexpr (ei::packet_traits<T>::HasSin) return ei::psin(x.packet);
-    else return lanes(x, [](T v) { return std::sin(v); });
+    if constexpr (ei::packet_traits<T>::HasSin)
+      return ei::psin(x.packet);
+    else
+      return lanes(x, [](T v) { return std::sin(v); });
   }
   friend Vec cos(Vec x) {
-    if constexpr (ei::packet_traits<T>::HasCos) return ei::pcos(x.packet);
-    else return lanes(x, [](T v) { return std::cos(v); });
+    if constexpr (ei::packet_traits<T>::HasCos)
+      return ei::pcos(x.packet);
+    else
+      return lanes(x, [](T v) { return std::cos(v); });
   }
   /// Eigen's tanh clamps its argument, which loses NaN.
   friend Vec tanh(Vec x) {
-    if constexpr (ei::packet_traits<T>::HasTanh) return select(x == x, ei::ptanh(x.packet), x);
-    else return lanes(x, [](T v) { return std::tanh(v); });
+    if constexpr (ei::packet_traits<T>::HasTanh)
+      return select(x == x, ei::ptanh(x.packet), x);
+    else
+      return lanes(x, [](T v) { return std::tanh(v); });
   }
   friend Vec fmod(Vec a, Vec b) {
     return lanes(a, b, [](T x, T y) { return std::fmod(x, y); });

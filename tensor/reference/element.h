@@ -22,8 +22,10 @@ template <class T>
 T load(const View& view, int64_t offset) {
   return dispatch(view.dtype, [&]<class E>(E) {
     const E value = static_cast<const E*>(view.data)[offset];
-    if constexpr (std::is_same_v<E, Half> || std::is_same_v<E, BFloat16>) return static_cast<T>(static_cast<float>(value));
-    else return static_cast<T>(value);
+    if constexpr (std::is_same_v<E, Half> || std::is_same_v<E, BFloat16>)
+      return static_cast<T>(static_cast<float>(value));
+    else
+      return static_cast<T>(value);
   });
 }
 
@@ -32,8 +34,10 @@ template <class T>
 void store(const View& view, int64_t offset, T value) {
   dispatch(view.dtype, [&]<class E>(E) {
     E* data = static_cast<E*>(view.data);
-    if constexpr (std::is_same_v<E, Half> || std::is_same_v<E, BFloat16>) data[offset] = E(static_cast<float>(value));
-    else data[offset] = static_cast<E>(value);
+    if constexpr (std::is_same_v<E, Half> || std::is_same_v<E, BFloat16>)
+      data[offset] = E(static_cast<float>(value));
+    else
+      data[offset] = static_cast<E>(value);
   });
 }
 

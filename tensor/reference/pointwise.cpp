@@ -2,6 +2,7 @@
 #include <array>
 #include <utility>
 
+#include "tensor/pointwise_traits.h"
 #include "tensor/random_values.h"
 #include "tensor/reference/element.h"
 #include "tensor/reference/kernel_families.h"
@@ -25,7 +26,8 @@ void map(const View& out, std::span<const View> in, F f) {
 template <class S>
 void value(DType compute, const View& out, std::span<const View> in) {
   dispatch(compute, [&]<class T>(T) {
-    if constexpr (std::is_arithmetic_v<T> && (std::is_floating_point_v<T> || S::result != pointwise::Result::floating)) {
+    if constexpr (std::is_arithmetic_v<T> &&
+                  (std::is_floating_point_v<T> || S::result != pointwise::Result::floating)) {
       map<T, S::arity>(out, in, [](auto... x) { return S::value(x...); });
     }
   });
@@ -34,19 +36,23 @@ void value(DType compute, const View& out, std::span<const View> in) {
 /// Slopes and curvatures exist for floating types alone.
 template <size_t arity, class F>
 void map_floating(DType compute, const View& out, std::span<const View> in, F f) {
-  if (compute == float64) map<double, arity>(out, in, f);
-  else map<float, arity>(out, in, f);
+  if (compute == float64)
+    map<double, arity>(out, in, f);
+  else
+    map<float, arity>(out, in, f);
 }
 
 template <class S, int i>
 void slope(DType compute, const View& out, std::span<const View> in) {
-  map_floating<S::arity + 1>(compute, out, in, [](auto g, auto... x) { return g * pointwise::slope<S, i>(x...); });
+  map_floating<S::arity + 1>(compute, out, in,
+                             [](auto g, auto... x) { return g * pointwise::slope<S, i>(x...); });
 }
 
 template <class S, int i, int j>
 void curvature(DType compute, const View& out, std::span<const View> in) {
-  map_floating<S::arity + 2>(compute, out, in,
-                             [](auto h, auto g, auto... x) { return h * g * pointwise::curvature<S, i, j>(x...); });
+  map_floating<S::arity + 2>(compute, out, in, [](auto h, auto g, auto... x) {
+    return h * g * pointwise::curvature<S, i, j>(x...);
+  });
 }
 
 template <class S, int i>
@@ -55,16 +61,16 @@ void add_slope(PointwiseKernels& kernels) {
     kernels.slope[i] = &slope<S, i>;
     [&]<size_t... j>(std::index_sequence<j...>) {
       ((kernels.curvature[i][j] = &curvature<S, i, static_cast<int>(j)>), ...);
-    }(std::make_index_sequence<S::arity>());
+    }
+    (std::make_index_sequence<S::arity>());
   }
 }
 
 template <class S>
 void add_op(PointwiseKernels& kernels) {
   kernels.value = &value<S>;
-  [&]<size_t... i>(std::index_sequence<i...>) {
-    (add_slope<S, static_cast<int>(i)>(kernels), ...);
-  }(std::make_index_sequence<S::arity>());
+  [&]<size_t... i>(std::index_sequence<i...>) { (add_slope<S, static_cast<int>(i)>(kernels), ...); }
+  (std::make_index_sequence<S::arity>());
 }
 
 /// out[i] = f(i), stored in out's dtype.
@@ -75,13 +81,16 @@ void generate(const View& out, F f) {
 
 void copy(const View& out, const View& in) {
   dispatch(compute_type(in.dtype), [&]<class T>(T) {
-    if constexpr (std::is_arithmetic_v<T>) generate(out, [&](int64_t i) { return load<T>(in, offset_of(in, i)); });
+    if constexpr (std::is_arithmetic_v<T>)
+      generate(out, [&](int64_t i) { return load<T>(in, offset_of(in, i)); });
   });
 }
 
 void fill(const View& out, Scalar value) {
-  if (value.dtype() == float64) generate(out, [&](int64_t) { return value.to<double>(); });
-  else generate(out, [&](int64_t) { return value.to<int64_t>(); });
+  if (value.dtype() == float64)
+    generate(out, [&](int64_t) { return value.to<double>(); });
+  else
+    generate(out, [&](int64_t) { return value.to<int64_t>(); });
 }
 
 void arange(const View& out, Scalar start, Scalar step) {

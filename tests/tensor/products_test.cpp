@@ -20,28 +20,18 @@ namespace {
 
 using Random = std::mt19937_64;
 
-const Kernels& cpu_table() {
-  static const Kernels table = [] {
-    Kernels result;
-    cpu::add_matmul(result);
-    cpu::add_conv(result);
-    return result;
-  }();
+Kernels filled(std::initializer_list<void (*)(Kernels&)> families) {
+  Kernels table;
+  for (const auto family : families) family(table);
   return table;
 }
+const Kernels cpu_table = filled({cpu::add_matmul, cpu::add_conv});
+const Kernels reference_table = filled({reference::add_products});
 
-const Kernels& reference_table() {
-  static const Kernels table = [] {
-    Kernels result;
-    reference::add_products(result);
-    return result;
-  }();
-  return table;
-}
-
-enum class Layout { row_major, channels_last, transposed, padded, strided, expanded };
+enum class Layout { row_major, channels_last, transposed, padded, strided, expanded, overlapping };
 std::string name_of(Layout layout) {
-  const char* const names[] = {"row_major", "channels_last", "transposed", "padded", "strided", "expanded"};
+  const char* const names[] = {"row_major", "channels_last", "transposed", "padded",
+                               "strided",   "expanded",      "overlapping"};
   return names[static_cast<int>(layout)];
 }
 
@@ -55,6 +45,7 @@ Shape strides_of(const Shape& shape, Layout layout) {
   if (layout == Layout::transposed) std::swap(strides[last], strides[last - 1]);
   for (int d = 0; layout == Layout::strided && d <= last; ++d) strides[d] *= 2;
   if (layout == Layout::expanded) strides[0] = 0;
+  if (layout == Layout::overlapping) strides[0] = 1;  // batches, like windows, one element apart
   return strides;
 }
 
@@ -129,8 +120,8 @@ void check_matmul(uint64_t seed, DType dtype, const MatmulShapes& shapes, Layout
   Shape shape = shapes.a;
   shape[shape.dim() - 1] = columns;
   const Array actual(dtype, shape, out_layout), expected(dtype, shape);
-  cpu_table().matmul(actual.view, a.view, b.view, bias.view);
-  reference_table().matmul(expected.view, a.view, b.view, bias.view);
+  cpu_table.matmul(actual.view, a.view, b.view, bias.view);
+  reference_table.matmul(expected.view, a.view, b.view, bias.view);
   check_close(actual, expected);
 }
 
@@ -188,8 +179,8 @@ void check_conv(uint64_t seed, DType dtype, const ConvCase& c, Layout layout, La
                              c.geometry);
     return results;
   };
-  const Results actual = run(cpu_table(), layout, weight_layout);
-  const Results expected = run(reference_table(), Layout::row_major, Layout::row_major);
+  const Results actual = run(cpu_table, layout, weight_layout);
+  const Results expected = run(reference_table, Layout::row_major, Layout::row_major);
   check_close(actual.out, expected.out);
   check_close(actual.grad_input, expected.grad_input);
   check_close(actual.grad_weight, expected.grad_weight);
@@ -242,8 +233,8 @@ TEST_CASE("matmul: batches, shared and expanded operands, results of any layout"
   uint64_t seed = 1;
   const MatmulShapes shapes[] = {
       {{3, 5, 7}, {3, 7, 4}}, {{2, 3, 8, 16}, {2, 3, 16, 8}}, {{1, 4, 6}, {1, 6, 5}}};
-  const Layout layouts[] = {Layout::row_major, Layout::transposed, Layout::padded, Layout::strided,
-                            Layout::expanded};
+  const Layout layouts[] = {Layout::row_major, Layout::transposed, Layout::padded,
+                            Layout::strided,   Layout::expanded,   Layout::overlapping};
   for (const DType dtype : {float64, float32, float16, bfloat16, int64})
     for (const MatmulShapes& s : shapes)
       for (const Layout a : layouts)
@@ -274,12 +265,12 @@ TEST_CASE("matmul: the heads of an attention, interleaved in memory") {
     std::swap(keys.shape[2], keys.shape[3]);
     std::swap(keys.strides[2], keys.strides[3]);
     const Array actual(dtype, {B, H, T, T}), expected(dtype, {B, H, T, T});
-    cpu_table().matmul(actual.view, part(0), keys, {});
-    reference_table().matmul(expected.view, part(0), keys, {});
+    cpu_table.matmul(actual.view, part(0), keys, {});
+    reference_table.matmul(expected.view, part(0), keys, {});
     check_close(actual, expected);
     const Array actual_mix(dtype, {B, H, T, D}), expected_mix(dtype, {B, H, T, D});
-    cpu_table().matmul(actual_mix.view, expected.view, part(2), {});
-    reference_table().matmul(expected_mix.view, expected.view, part(2), {});
+    cpu_table.matmul(actual_mix.view, expected.view, part(2), {});
+    reference_table.matmul(expected_mix.view, expected.view, part(2), {});
     check_close(actual_mix, expected_mix);
   }
 }
@@ -332,8 +323,8 @@ TEST_CASE("conv2d: PyTorch's numbers, with stride, padding and dilation") {
       {2,  22, 24,  24,  24,  -9,  -9, -11, -9, 24,  -9, 24,  -13, -13, -26, -11, -15, 22,
        20, -2, -15, -22, -15, -22, 22, 2,   24, -11, -9, -22, -11, 2,   24,  22,  24,  22},
       {0, -2, 1}};
-  check_golden(cpu_table(), c, golden);
-  check_golden(reference_table(), c, golden);
+  check_golden(cpu_table, c, golden);
+  check_golden(reference_table, c, golden);
 }
 
 TEST_CASE("conv2d: PyTorch's numbers, with groups") {
@@ -347,8 +338,8 @@ TEST_CASE("conv2d: PyTorch's numbers, with groups") {
       {3, 13, 1,  -11, -3, -4, -5, 5,  -4, -13, -4,  -11, -4, 15, -4, -5,
        0, -3, -9, -2,  -5, 0,  -3, 12, 7,  5,   -16, 5,   4,  5,  3,  -17},
       {2, -2, -1, 0}};
-  check_golden(cpu_table(), c, golden);
-  check_golden(reference_table(), c, golden);
+  check_golden(cpu_table, c, golden);
+  check_golden(reference_table, c, golden);
 }
 
 TEST_CASE("convolutions of several threads at once are those of one") {
@@ -366,13 +357,13 @@ TEST_CASE("convolutions of several threads at once are those of one") {
   for (size_t i = 0; i < inputs.size(); ++i) {
     threads.emplace_back([&, i] {
       for (int repeat = 0; repeat < 50; ++repeat)
-        cpu_table().conv2d(results[i].view, inputs[i].view, weight.view, {}, c.geometry);
+        cpu_table.conv2d(results[i].view, inputs[i].view, weight.view, {}, c.geometry);
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Array expected(float32, c.out());
-    reference_table().conv2d(expected.view, inputs[i].view, weight.view, {}, c.geometry);
+    reference_table.conv2d(expected.view, inputs[i].view, weight.view, {}, c.geometry);
     check_close(results[i], expected);
   }
 }
@@ -385,13 +376,13 @@ TEST_CASE("float64 products have the same bits for any number of threads") {
   const ConvCase c{{1, 12, 20, 20}, {70, 12, 3, 3}, {}};
   const Array input = random_array(random, float64, c.input),
               weight = random_array(random, float64, c.weight);
-  const int threads = num_threads();
   std::vector<std::vector<std::byte>> results;
+  const int threads = num_threads();
   for (const int n : {1, 2, 3}) {
     set_num_threads(n);
     const Array product(float64, {150, 130}), out(float64, c.out());
-    cpu_table().matmul(product.view, a.view, b.view, {});
-    cpu_table().conv2d(out.view, input.view, weight.view, {}, c.geometry);
+    cpu_table.matmul(product.view, a.view, b.view, {});
+    cpu_table.conv2d(out.view, input.view, weight.view, {}, c.geometry);
     results.push_back(product.memory);
     results.back().insert(results.back().end(), out.memory.begin(), out.memory.end());
   }

@@ -1,0 +1,110 @@
+// What is derived from a struct of pointwise.h: its number, what each slope reads, and its second
+// derivatives.
+#pragma once
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "tensor/pointwise.h"
+
+namespace mezzo::pointwise {
+
+/// Position of S in Ops; a struct that is not listed does not compile.
+template <class S>
+inline constexpr size_t index = []<class... All>(std::tuple<All...>*) {
+  static_assert((std::is_same_v<S, All> || ...), "list the op in pointwise::Ops");
+  size_t i = 0;
+  (void)((std::is_same_v<S, All> || (++i, false)) || ...);
+  return i;
+}(static_cast<Ops*>(nullptr));
+
+/// True if S has a slope for operand i.
+template <class S, int i>
+inline constexpr bool differentiable = [] {
+  if constexpr (S::arity == 1) return requires {
+      S::reads;
+    };
+  else if constexpr (i == 0)
+    return requires { S::slope0(0., 0.); }
+  || requires { S::slope0(0., 0., 0.); };
+  else if constexpr (i == 1) return requires {
+    S::slope1(0., 0.);
+  }
+  || requires { S::slope1(0., 0., 0.); };
+  else return requires {
+    S::slope2(0., 0., 0.);
+  };
+}();
+
+/// What slope i of S reads.
+template <class S, int i>
+inline constexpr unsigned reads = [] {
+  if constexpr (!differentiable<S, i>)
+    return unsigned{nothing};
+  else if constexpr (S::arity == 1)
+    return unsigned{S::reads};
+  else if constexpr (i == 0)
+    return unsigned{S::reads0};
+  else if constexpr (i == 1)
+    return unsigned{S::reads1};
+  else
+    return unsigned{S::reads2};
+}();
+
+/// Slope i of S at its operands; a unary op's slope takes the one value that it reads.
+template <class S, int i, class... T>
+constexpr auto slope(T... x) {
+  if constexpr (S::arity == 1)
+    return S::slope(x...);
+  else if constexpr (i == 0)
+    return S::slope0(x...);
+  else if constexpr (i == 1)
+    return S::slope1(x...);
+  else
+    return S::slope2(x...);
+}
+
+/// A value with its derivative: a formula called with Duals gives its own slope, which is how the second
+/// gradient of every op here comes from the first.
+template <class T>
+struct Dual {
+  T value, slope;
+  constexpr Dual(T value, T slope) : value(value), slope(slope) {}
+  constexpr explicit Dual(double constant) : value(static_cast<T>(constant)), slope(static_cast<T>(0)) {}
+
+  friend constexpr Dual operator+(Dual a, Dual b) { return {a.value + b.value, a.slope + b.slope}; }
+  friend constexpr Dual operator-(Dual a, Dual b) { return {a.value - b.value, a.slope - b.slope}; }
+  friend constexpr Dual operator*(Dual a, Dual b) {
+    return {a.value * b.value, a.slope * b.value + a.value * b.slope};
+  }
+  friend constexpr Dual operator/(Dual a, Dual b) {
+    const T quotient = a.value / b.value;
+    return {quotient, (a.slope - quotient * b.slope) / b.value};
+  }
+  friend constexpr Dual operator-(Dual a) { return {-a.value, -a.slope}; }
+  friend constexpr auto operator==(Dual a, Dual b) { return a.value == b.value; }
+  friend constexpr auto operator!=(Dual a, Dual b) { return a.value != b.value; }
+  friend constexpr auto operator<(Dual a, Dual b) { return a.value < b.value; }
+  friend constexpr auto operator>(Dual a, Dual b) { return a.value > b.value; }
+  friend Dual sin(Dual a) { return {sin(a.value), a.slope * cos(a.value)}; }
+  friend Dual cos(Dual a) { return {cos(a.value), -(a.slope * sin(a.value))}; }
+  friend Dual trunc(Dual a) { return {trunc(a.value), T(0)}; }
+  template <class Mask>
+  friend Dual select(Mask c, Dual a, Dual b) {
+    return {select(c, a.value, b.value), select(c, a.slope, b.slope)};
+  }
+};
+
+/// d slope_i / d x_j of S at its operands.
+template <class S, int i, int j, class... T>
+auto curvature(T... x) {
+  using First = std::tuple_element_t<0, std::tuple<T...>>;
+  return [&]<size_t... k>(std::index_sequence<k...>) {
+    return pointwise::slope<S, i>(Dual<First>(x, First(k == j ? 1.0 : 0.0))...).slope;
+  }
+  (std::index_sequence_for<T...>());
+}
+
+}  // namespace mezzo::pointwise
