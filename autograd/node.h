@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -12,7 +13,14 @@
 namespace mezzo {
 
 using Tensors = std::vector<Tensor>;
-using Inputs = std::span<const Tensor>;
+
+/// Tensors that a function takes: a list, an array, or `{a, b}`.
+class Inputs : public std::span<const Tensor> {
+ public:
+  using std::span<const Tensor>::span;
+  Inputs(std::span<const Tensor> tensors) : span(tensors) {}
+  Inputs(std::initializer_list<Tensor> tensors) : span(tensors.begin(), tensors.size()) {}
+};
 
 /// Where a gradient goes: output `index` of `node`, or, without a node, into `leaf`'s grad. Neither: nowhere.
 struct Edge {

@@ -54,8 +54,6 @@ namespace ops {
 Tensor reshape(const Tensor& x, const Shape& shape);
 /// Tensors of one shape along a new dimension.
 Tensor stack(Inputs tensors, int dim = 0);
-Tensor stack(std::initializer_list<Tensor> tensors, int dim = 0);
-Tensor cat(std::initializer_list<Tensor> tensors, int dim = 0);
 /// x summed over the dimensions that broadcasting to x's shape from `shape` added: the inverse of expand.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 

@@ -1,5 +1,5 @@
-// Learns a checkerboard from the coordinates of its pixels: what a network of 1x1 convolutions, which sees one pixel
-// at a time, makes of sharp edges. The whole of a training program is here: data, network, loss, optimizer, loop.
+// Learns a checkerboard from the coordinates of its pixels: what a network of 1x1 convolutions, which sees
+// one pixel at a time, makes of sharp edges. Data and network stand in checkerboard.h, the training here.
 #include "examples/checkerboard.h"
 
 #include "examples/common/options.h"
@@ -18,18 +18,6 @@ struct CheckerboardOptions : TrainingOptions {
   double freq = 8, lr = 0.001;
 };
 
-struct Net : nn::Module {
-  nn::Sequential net;
-
-  explicit Net(int64_t channels)
-      : net(add("net", nn::Sequential(                                                              //
-                           nn::Conv2d(2, channels, 1), nn::BatchNorm2d(channels), nn::ReLU(),         //
-                           nn::Conv2d(channels, channels, 1), nn::BatchNorm2d(channels), nn::ReLU(),  //
-                           nn::Conv2d(channels, channels, 1), nn::BatchNorm2d(channels), nn::ReLU(),  //
-                           nn::Conv2d(channels, 1, 1)))) {}
-  Tensor forward(const Tensor& x) { return net(x); }
-};
-
 /// A panel of the picture from a tensor [1, 1, height, width].
 Panel panel(const char* title, const Tensor& image) {
   return {title, static_cast<int>(image.size(3)), static_cast<int>(image.size(2)), image.to_vector<float>()};
@@ -42,7 +30,8 @@ void train(const CheckerboardOptions& options) {
 
   // Channels-last: the products of a 1x1 convolution then run over contiguous memory.
   const Tensor inputs = grid(options.size, options.size).unsqueeze(0).to(device).contiguous(channels_last);
-  const Tensor targets = checker(options.size, options.size, options.freq).unsqueeze(0).unsqueeze(1).to(device);
+  const Tensor targets =
+      checker(options.size, options.size, options.freq).unsqueeze(0).unsqueeze(1).to(device);
 
   Net net(options.channels);
   net.to(device);
@@ -80,7 +69,8 @@ int main(int argc, char** argv) {
   options.out = "checkerboard.png";
   add_training_options(app, options);
   app.add_option("--size", options.size, "Pixels of the board's side")->check(CLI::Range(2, 16384));
-  app.add_option("--channels", options.channels, "Channels of the hidden layers")->check(CLI::Range(1, 65536));
+  app.add_option("--channels", options.channels, "Channels of the hidden layers")
+      ->check(CLI::Range(1, 65536));
   app.add_option("--freq", options.freq, "Fields of the board's side")->check(CLI::PositiveNumber);
   app.add_option("--lr", options.lr, "Adam's learning rate")->check(CLI::NonNegativeNumber);
   return run(app, argc, argv, [&options] { train(options); });

@@ -1,7 +1,8 @@
-// The checkerboard's data, as in the PyTorch tutorial "Faster training with mixed precision".
+// The checkerboard's data and network, as in the PyTorch tutorial "Faster training with mixed precision".
 #pragma once
 
 #include "autograd/ops.h"
+#include "nn/nn.h"
 #include "tensor/tensor.h"
 
 namespace mezzo::examples {
@@ -19,5 +20,19 @@ inline Tensor checker(int width, int height, double freq) {
   const Tensor vrange = arange(height).reshape({height, 1}).mul(freq / height / 2.0).fmod(1.0).gt(0.5);
   return hrange.logical_xor(vrange).to(float32);
 }
+
+/// The output of one pixel from its coordinates, [N, 2, H, W] to [N, 1, H, W].
+struct Net : nn::Module {
+  nn::Sequential net;
+
+  explicit Net(int channels) {
+    net = add("net", nn::Sequential(                                                                //
+                         nn::Conv2d(2, channels, 1), nn::BatchNorm2d(channels), nn::ReLU(),         //
+                         nn::Conv2d(channels, channels, 1), nn::BatchNorm2d(channels), nn::ReLU(),  //
+                         nn::Conv2d(channels, channels, 1), nn::BatchNorm2d(channels), nn::ReLU(),  //
+                         nn::Conv2d(channels, 1, 1)));
+  }
+  Tensor forward(const Tensor& x) override { return net(x); }
+};
 
 }  // namespace mezzo::examples

@@ -1,5 +1,7 @@
 #include "nn/batch_norm.h"
 
+#include <cmath>
+
 #include "autograd/grad_mode.h"
 #include "autograd/ops.h"
 
@@ -36,8 +38,9 @@ Tensor BatchNorm2d::forward(const Tensor& x) {
 
 std::string BatchNorm2d::extra() const {
   const auto flag = [](bool set) { return set ? "True" : "False"; };
-  return text(num_features_, ", eps=", options_.eps, ", momentum=", options_.momentum ? text(*options_.momentum) : "None",
-              ", affine=", flag(options_.affine), ", track_running_stats=", flag(options_.track_running_stats));
+  const auto number = [](double value) { return text(value, value == std::floor(value) ? ".0" : ""); };
+  return text(num_features_, ", eps=", options_.eps, ", momentum=", options_.momentum ? number(*options_.momentum) : "None",
+              ", affine=", flag(options_.affine), ", bias=", flag(options_.affine), ", track_running_stats=", flag(options_.track_running_stats));
 }
 
 }  // namespace mezzo::nn

@@ -11,7 +11,10 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Size2 kernel_size, con
                 {options.dilation.height, options.dilation.width},
                 options.groups} {
   const int64_t groups = options.groups;
-  if (in_channels < 1 || out_channels < 1 || groups < 1 || in_channels % groups != 0 || out_channels % groups != 0) {
+  if (in_channels < 1 || out_channels < 1) {
+    fail("Conv2d", text("needs at least 1 channel, not ", in_channels, " in and ", out_channels, " out"));
+  }
+  if (groups < 1 || in_channels % groups != 0 || out_channels % groups != 0) {
     fail("Conv2d", text("groups = ", groups, " does not divide ", in_channels, " input and ", out_channels, " output channels"));
   }
   const auto least = [](Size2 size, int64_t bound) { return size.height >= bound && size.width >= bound; };

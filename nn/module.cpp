@@ -2,9 +2,11 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ostream>
 #include <typeinfo>
+#include <unordered_set>
 
 #include "autograd/grad_mode.h"
 
@@ -18,8 +20,13 @@ std::string type_name(const Module& module) {
   char* demangled = abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, &status);
   std::string name = status == 0 ? demangled : typeid(module).name();
   std::free(demangled);
-  const auto scope = name.rfind("::");
+  const auto scope = name.rfind("::", name.find('<'));
   return scope == std::string::npos ? name : name.substr(scope + 2);
+}
+
+/// Tensors under their first names: one with two names is one tensor.
+void append_new(NamedTensors& all, std::unordered_set<const TensorImpl*>& seen, const std::string& name, const Tensor& value) {
+  if (value.defined() && seen.insert(value.impl()).second) all.emplace_back(name, value);
 }
 
 std::string joined(const std::string& prefix, const std::string& name) {
@@ -55,28 +62,24 @@ void Module::visit(const std::string& prefix,
 
 NamedTensors Module::named_parameters() const {
   NamedTensors all;
+  std::unordered_set<const TensorImpl*> seen;
   visit("", [&](const std::string& prefix, const Module& module) {
-    for (const auto& [name, value] : module.state_->parameters) {
-      if (value.defined()) all.emplace_back(joined(prefix, name), value);
-    }
+    for (const auto& [name, value] : module.state_->parameters) append_new(all, seen, joined(prefix, name), value);
   });
   return all;
 }
 
 std::vector<Tensor> Module::parameters() const {
   std::vector<Tensor> all;
-  for (const auto& [name, value] : named_parameters()) {
-    bool shared = false;  // a parameter with two names is one parameter
-    for (const Tensor& other : all) shared |= other.impl() == value.impl();
-    if (!shared) all.push_back(value);
-  }
+  for (const auto& [name, value] : named_parameters()) all.push_back(value);
   return all;
 }
 
 NamedTensors Module::named_buffers() const {
   NamedTensors all;
+  std::unordered_set<const TensorImpl*> seen;
   visit("", [&](const std::string& prefix, const Module& module) {
-    for (const auto& [name, value] : module.state_->buffers) all.emplace_back(joined(prefix, name), value);
+    for (const auto& [name, value] : module.state_->buffers) append_new(all, seen, joined(prefix, name), value);
   });
   return all;
 }
@@ -106,10 +109,10 @@ void Module::zero_grad() {
 
 void Module::convert(const std::function<Tensor(const Tensor&)>& f) {
   const auto change = [&f](Tensor value) {
-    const Tensor gradient = value.grad();
+    const Tensor data = f(value.detach()), gradient = value.grad().defined() ? f(value.grad()) : Tensor();
     value.set_grad({});
-    value.set_data(f(value.detach()));
-    if (gradient.defined()) value.set_grad(f(gradient));
+    value.set_data(data);
+    value.set_grad(gradient);
   };
   for (const Tensor& parameter : parameters()) change(parameter);
   for (const auto& [name, buffer] : named_buffers()) change(buffer);
@@ -163,30 +166,41 @@ void Module::load_state_dict(const StateDict& state) {
 }
 
 void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
-  if (name.empty() || name.find('.') != std::string::npos) {
-    fail("add", text('"', name, "\" cannot name a module: it must not be empty or contain a dot"));
-  }
-  for (const auto& [other, module] : state_->children) {
-    if (other == name) fail("add", text("there is a module \"", name, "\" already"));
-  }
+  check_new_name("add", name);
   child->state_->name = name;
   state_->children.emplace_back(name, std::move(child));
 }
 
 Tensor Module::add_parameter(const std::string& name, Tensor value) {
+  check_new_name("add_parameter", name);
   if (value.defined()) value.requires_grad_();
   state_->parameters.emplace_back(name, value);
   return value;
 }
 
 Tensor Module::add_buffer(const std::string& name, Tensor value) {
+  check_new_name("add_buffer", name);
   state_->buffers.emplace_back(name, value);
   return value;
 }
 
+void Module::check_new_name(std::string_view op, const std::string& name) const {
+  if (name.empty() || name.find('.') != std::string::npos) {
+    fail(op, text('"', name, "\" is no name: it must not be empty or contain a dot"));
+  }
+  const auto taken = [&name](const auto& entries) {
+    return std::ranges::any_of(entries, [&name](const auto& entry) { return entry.first == name; });
+  };
+  if (taken(state_->children) || taken(state_->parameters) || taken(state_->buffers)) {
+    fail(op, text("there is a \"", name, "\" already"));
+  }
+}
+
 std::string Module::to_string() const {
-  std::string out = type_name(*this) + "(" + extra();
-  if (state_->children.empty()) return out + ")";
+  const std::string about = extra();
+  std::string out = type_name(*this) + "(";
+  if (state_->children.empty()) return out + about + ")";
+  if (!about.empty()) out += "\n  " + about;
   for (const auto& [name, child] : state_->children) {
     out += "\n  (" + name + "): ";
     for (char c : child->to_string()) out += c == '\n' ? std::string("\n  ") : std::string(1, c);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,8 @@ class Module {
   /// What follows the type's name in print: "2, 256, kernel_size=1".
   virtual std::string extra() const { return ""; }
 
-  // --- contents; names of nested ones are joined with dots, as in PyTorch
+  // --- contents; names of nested ones are joined with dots, as in PyTorch. What is
+  // shared comes once, under its first name.
   NamedTensors named_parameters() const;
   std::vector<Tensor> parameters() const;
   NamedTensors named_buffers() const;
@@ -83,6 +85,8 @@ class Module {
   std::shared_ptr<State> state_;
 
   void visit(const std::string& prefix, const std::function<void(const std::string&, const Module&)>& f) const;
+  /// Throws Error unless parameters, buffers and children have no such name yet and it may be part of a path.
+  void check_new_name(std::string_view op, const std::string& name) const;
   void convert(const std::function<Tensor(const Tensor&)>& f);
 };
 

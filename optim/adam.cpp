@@ -14,7 +14,8 @@ void check(const AdamOptions& options) {
   if (!(options.beta1 >= 0 && options.beta1 < 1)) refuse("beta1", options.beta1);
   if (!(options.beta2 >= 0 && options.beta2 < 1)) refuse("beta2", options.beta2);
   if (!(options.eps >= 0)) refuse("eps", options.eps);
-  if (!(options.weight_decay >= 0)) refuse("weight decay", options.weight_decay);
+  const double weight_decay = options.weight_decay.value_or(0);
+  if (!(weight_decay >= 0)) refuse("weight decay", weight_decay);
 }
 
 }  // namespace
@@ -41,10 +42,7 @@ void Adam::step() {
 }
 
 void Adam::update(Tensor parameter, State& state, const AdamOptions& options) const {
-  if (!state.exp_avg.defined()) {
-    state.exp_avg = zeros_for_moment(parameter);
-    state.exp_avg_sq = zeros_for_moment(parameter);
-  }
+  if (!state.exp_avg.defined()) state = {0, zeros_for_moment(parameter), zeros_for_moment(parameter), {}};
   if (options.amsgrad && !state.max_exp_avg_sq.defined()) state.max_exp_avg_sq = zeros_for_moment(parameter);
   const auto t = static_cast<double>(++state.step);
   const AdamTensors tensors{parameter.view_of_memory(), parameter.grad().view_of_memory(), state.exp_avg.view_of_memory(),
@@ -54,21 +52,24 @@ void Adam::update(Tensor parameter, State& state, const AdamOptions& options) co
       .adam(tensors, {.beta1 = options.beta1,
                       .beta2 = options.beta2,
                       .eps = options.eps,
-                      .weight_decay = decoupled_decay_ ? 0 : options.weight_decay,
+                      .weight_decay = decoupled_decay_ ? 0 : weight_decay(options),
                       .step_size = options.lr / (1 - std::pow(options.beta1, t)),
                       .bias2_sqrt = std::sqrt(1 - std::pow(options.beta2, t)),
-                      .decay = decoupled_decay_ ? 1 - options.lr * options.weight_decay : 1,
+                      .decay = decoupled_decay_ ? 1 - options.lr * weight_decay(options) : 1,
                       .maximize = options.maximize});
   parameter.bump_version();
+}
+
+double Adam::weight_decay(const AdamOptions& options) const {
+  return options.weight_decay.value_or(decoupled_decay_ ? 0.01 : 0);
 }
 
 void Adam::visit_state(StateVisitor& visitor) {
   for (size_t i = 0; i < states_.size(); ++i) {
     const std::string prefix = text("state.", i, '.');
     visitor.number(prefix + "step", states_[i].step);
-    visitor.tensor(prefix + "exp_avg", states_[i].exp_avg, parameters()[i]);
-    visitor.tensor(prefix + "exp_avg_sq", states_[i].exp_avg_sq, parameters()[i]);
-    visitor.tensor(prefix + "max_exp_avg_sq", states_[i].max_exp_avg_sq, parameters()[i]);
+    visitor.tensors({{prefix + "exp_avg", states_[i].exp_avg}, {prefix + "exp_avg_sq", states_[i].exp_avg_sq}}, parameters()[i]);
+    visitor.tensors({{prefix + "max_exp_avg_sq", states_[i].max_exp_avg_sq}}, parameters()[i]);
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     const std::string prefix = text("group.", g, '.');
@@ -77,7 +78,9 @@ void Adam::visit_state(StateVisitor& visitor) {
     visitor.number(prefix + "beta1", options.beta1);
     visitor.number(prefix + "beta2", options.beta2);
     visitor.number(prefix + "eps", options.eps);
-    visitor.number(prefix + "weight_decay", options.weight_decay);
+    visitor.number(prefix + "weight_decay", options.weight_decay.emplace(weight_decay(options)));
+    visitor.number(prefix + "amsgrad", options.amsgrad);
+    visitor.number(prefix + "maximize", options.maximize);
   }
 }
 

@@ -1,6 +1,8 @@
 // Adam and AdamW.
 #pragma once
 
+#include <optional>
+
 #include "optim/optimizer.h"
 
 namespace mezzo::optim {
@@ -9,7 +11,7 @@ struct AdamOptions {
   double lr = 1e-3;
   double beta1 = 0.9, beta2 = 0.999;  ///< decay of the running means of g and g^2
   double eps = 1e-8;                  ///< added to the root, after its bias correction
-  double weight_decay = 0;
+  std::optional<double> weight_decay{};  ///< none: 0, for AdamW 0.01
   bool amsgrad = false;   ///< divide by the largest mean of g^2 so far
   bool maximize = false;  ///< climb instead of descend
 };
@@ -36,6 +38,7 @@ class Adam : public Optimizer {
     int64_t step = 0;
     Tensor exp_avg, exp_avg_sq, max_exp_avg_sq;
   };
+  double weight_decay(const AdamOptions& options) const;
   void update(Tensor parameter, State& state, const AdamOptions& options) const;
 
   std::vector<Group<AdamOptions>> groups_;
@@ -44,11 +47,10 @@ class Adam : public Optimizer {
 };
 
 /// Adam whose decay does not pass through the moments: p = p (1 - lr weight_decay) before the update.
-/// Loshchilov and Hutter, "Decoupled weight decay regularization" (2019). PyTorch's default decay is 0.01.
+/// Loshchilov and Hutter, "Decoupled weight decay regularization" (2019).
 class AdamW : public Adam {
  public:
-  static constexpr AdamOptions defaults{.weight_decay = 0.01};
-  explicit AdamW(std::vector<Tensor> parameters, const AdamOptions& options = defaults)
+  explicit AdamW(std::vector<Tensor> parameters, const AdamOptions& options = {})
       : AdamW(std::vector<Group<AdamOptions>>{{std::move(parameters), options}}) {}
   explicit AdamW(std::vector<Group<AdamOptions>> groups) : Adam(std::move(groups), true) {}
 };

@@ -1,5 +1,6 @@
 #include "optim/optimizer.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "autograd/grad_mode.h"
@@ -19,19 +20,26 @@ class Saver final : public StateVisitor {
  public:
   void number(const std::string& name, double& value) override { state.insert(name, as_tensor(value)); }
   void number(const std::string& name, int64_t& value) override { state.insert(name, as_tensor(value)); }
-  void tensor(const std::string& name, Tensor& value, const Tensor&) override {
-    if (value.defined()) state.insert(name, value);
+  void number(const std::string& name, bool& value) override { state.insert(name, as_tensor(value)); }
+  void tensors(std::initializer_list<Slot> slots, const Tensor&) override {
+    for (const auto& [name, tensor] : slots) {
+      if (tensor.defined()) state.insert(name, tensor.clone());
+    }
   }
   StateDict state;
 };
 
-/// Finds what does not fit, and how many keys the optimizer knows.
+/// Finds what does not fit.
 class Checker final : public StateVisitor {
  public:
   explicit Checker(const StateDict& state) : state_(state) {}
   void number(const std::string& name, double&) override { check(name, {}, true); }
   void number(const std::string& name, int64_t&) override { check(name, {}, true); }
-  void tensor(const std::string& name, Tensor&, const Tensor& like) override { check(name, like.shape(), false); }
+  void number(const std::string& name, bool&) override { check(name, {}, true); }
+  void tensors(std::initializer_list<Slot> slots, const Tensor& like) override {
+    const bool there = std::ranges::any_of(slots, [&](const Slot& slot) { return state_.contains(slot.name); });
+    for (const Slot& slot : slots) check(slot.name, like.shape(), there);
+  }
 
   void finish() {
     for (const auto& [name, value] : state_) {
@@ -61,13 +69,12 @@ class Loader final : public StateVisitor {
   explicit Loader(const StateDict& state) : state_(state) {}
   void number(const std::string& name, double& value) override { value = state_.at(name).item<double>(); }
   void number(const std::string& name, int64_t& value) override { value = state_.at(name).item<int64_t>(); }
-  void tensor(const std::string& name, Tensor& value, const Tensor& like) override {
-    if (!state_.contains(name)) {
-      value = {};
-      return;
+  void number(const std::string& name, bool& value) override { value = state_.at(name).item<bool>(); }
+  void tensors(std::initializer_list<Slot> slots, const Tensor& like) override {
+    for (const auto& [name, tensor] : slots) {
+      tensor = state_.contains(name) ? zeros_for_moment(like) : Tensor();
+      if (tensor.defined()) tensor.copy_(state_.at(name).to(tensor.device()));
     }
-    value = zeros_for_moment(like);
-    value.copy_(state_.at(name).to(value.device()));
   }
 
  private:
@@ -98,6 +105,7 @@ void Optimizer::zero_grad(bool set_to_none) {
 }
 
 StateDict Optimizer::state_dict() {
+  const NoGradGuard guard;
   Saver saver;
   visit_state(saver);
   return saver.state;

@@ -25,13 +25,19 @@ class StateVisitor {
   virtual ~StateVisitor() = default;
   virtual void number(const std::string& name, double& value) = 0;
   virtual void number(const std::string& name, int64_t& value) = 0;
-  /// A tensor of `like`'s shape; undefined: not there (yet).
-  virtual void tensor(const std::string& name, Tensor& value, const Tensor& like) = 0;
+  virtual void number(const std::string& name, bool& value) = 0;
+
+  struct Slot {
+    std::string name;
+    Tensor& tensor;
+  };
+  /// Tensors of `like`'s shape that are there together; undefined: not (yet).
+  virtual void tensors(std::initializer_list<Slot> slots, const Tensor& like) = 0;
 };
 
 class Optimizer {
  public:
-  /// Throws Error for an empty list, a tensor that is no leaf or has no gradient to come, and one that is listed twice.
+  /// Throws Error for an empty list, a tensor that is no leaf or not floating, and one that is listed twice.
   explicit Optimizer(std::vector<Tensor> parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
@@ -44,7 +50,8 @@ class Optimizer {
   /// All parameters, of all groups.
   const std::vector<Tensor>& parameters() const { return parameters_; }
 
-  /// `state.<parameter>.<name>` and `group.<group>.<name>`; numbers are 0-d float64 or int64 tensors.
+  /// `state.<parameter>.<name>` and `group.<group>.<name>`; numbers are 0-d float64, int64 or bool tensors. A copy: later
+  /// steps do not change it.
   StateDict state_dict();
   /// Throws Error that lists every missing, unexpected and misshapen key, and then changes nothing.
   void load_state_dict(const StateDict& state);

@@ -52,7 +52,7 @@ void SGD::step() {
 
 void SGD::visit_state(StateVisitor& visitor) {
   for (size_t i = 0; i < momentum_buffers_.size(); ++i) {
-    visitor.tensor(text("state.", i, ".momentum_buffer"), momentum_buffers_[i], parameters()[i]);
+    visitor.tensors({{text("state.", i, ".momentum_buffer"), momentum_buffers_[i]}}, parameters()[i]);
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     const std::string prefix = text("group.", g, '.');
@@ -61,6 +61,8 @@ void SGD::visit_state(StateVisitor& visitor) {
     visitor.number(prefix + "momentum", options.momentum);
     visitor.number(prefix + "dampening", options.dampening);
     visitor.number(prefix + "weight_decay", options.weight_decay);
+    visitor.number(prefix + "nesterov", options.nesterov);
+    visitor.number(prefix + "maximize", options.maximize);
   }
 }
 

@@ -181,6 +181,13 @@ struct Relu : Op<1> {
   template <class T> static T slope(T y) { return select(y > T(0), T(1), T(0)); }
 };
 
+/// x / (1 + |x|)
+struct Softsign : Op<1, Result::floating> {
+  static constexpr unsigned reads = first;
+  template <class T> static T value(T x) { return x / (T(1) + Abs::value(x)); }
+  template <class T> static T slope(T x) { return T(1) / Square::value(T(1) + Abs::value(x)); }
+};
+
 // --- choices and predicates
 
 /// a where the condition holds, else b.
@@ -219,9 +226,9 @@ struct LogicalNot : Predicate1 {
 // clang-format on
 
 /// Every pointwise op. The position in the list indexes the kernel tables.
-using Ops =
-    std::tuple<Add, Sub, Mul, Div, Fmod, Maximum, Minimum, Neg, Abs, Square, Exp, Log, Sqrt, Sin, Cos, Tanh,
-               Sigmoid, Relu, Where, Eq, Ne, Lt, Le, Gt, Ge, LogicalAnd, LogicalOr, LogicalXor, LogicalNot>;
+using Ops = std::tuple<Add, Sub, Mul, Div, Fmod, Maximum, Minimum, Neg, Abs, Square, Exp, Log, Sqrt, Sin, Cos,
+                       Tanh, Sigmoid, Relu, Softsign, Where, Eq, Ne, Lt, Le, Gt, Ge, LogicalAnd, LogicalOr,
+                       LogicalXor, LogicalNot>;
 
 }  // namespace mezzo::pointwise
 

@@ -47,10 +47,15 @@ struct BatchNorm {
     if (!is_floating(x.dtype())) fail("batch_norm", "needs a floating dtype", {{"input", x}});
     constexpr std::string_view names[] = {"input", "weight", "bias", "running_mean", "running_var"};
     for (size_t k = 1; k < in.size(); ++k) {
-      if (in[k].defined() && in[k].shape() != Shape{x.size(1)}) {
+      if (!in[k].defined()) continue;
+      if (!is_floating(in[k].dtype())) fail("batch_norm", "needs a floating dtype", {{names[k], in[k]}});
+      if (in[k].shape() != Shape{x.size(1)}) {
         fail("batch_norm", text("input has ", x.size(1), " channels but ", names[k], " has ", in[k].numel(), " elements"),
              {{"input", x}, {names[k], in[k]}});
       }
+    }
+    if (in[3].defined() != in[4].defined()) {
+      fail("batch_norm", "running_mean and running_var go together", {{"running_mean", in[3]}, {"running_var", in[4]}});
     }
     if (!options.batch_statistics && !(in[3].defined() && in[4].defined())) {
       fail("batch_norm", "without batch statistics it needs running_mean and running_var", {{"input", x}});
@@ -72,7 +77,7 @@ struct BatchNorm {
       table.batch_norm_statistics(mean.view_of_memory(), var.view_of_memory(), x.view_of_memory());
       update_running_statistics(in, mean, var);
     }
-    const Tensor invstd = div(1.0, sqrt(add(var, options.eps))).to(*statistics.dtype);
+    const Tensor invstd = div(1.0, sqrt(add(var.to(*statistics.dtype), options.eps)));
     // Running statistics go on changing: backward needs them as they were.
     mean = options.batch_statistics ? mean : mean.clone().to(*statistics.dtype);
     const Tensor out = empty_like(x);

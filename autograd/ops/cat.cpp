@@ -86,8 +86,6 @@ Tensor cat(Inputs tensors, int dim) {
 
 Tensor embed(const Tensor& x, int dim, int64_t start, int64_t size) { return call(ops::Embed{dim, start, size}, x); }
 
-Tensor cat(std::initializer_list<Tensor> tensors, int dim) { return cat(Inputs(tensors.begin(), tensors.size()), dim); }
-
 Tensor stack(Inputs tensors, int dim) {
   if (tensors.empty()) fail("stack", "there are no tensors to join");
   const int d = dim < 0 ? dim + tensors[0].dim() + 1 : dim;
@@ -99,10 +97,6 @@ Tensor stack(Inputs tensors, int dim) {
     rows.push_back(x.unsqueeze(d));
   }
   return cat(rows, d);
-}
-
-Tensor stack(std::initializer_list<Tensor> tensors, int dim) {
-  return stack(Inputs(tensors.begin(), tensors.size()), dim);
 }
 
 template <>

@@ -22,21 +22,26 @@ struct MseLoss {
   Tensor forward(Inputs in, Saver& save) const {
     save(in[0]);
     save(in[1]);
-    const Tensor squares = square(sub(in[0], in[1]));
-    switch (reduction) {
-      case LossReduction::none: return squares;
-      case LossReduction::sum: return sum(squares);
-      case LossReduction::mean: break;
-    }
-    return mean(squares);
+    const Tensor squares = square(difference(in[0], in[1]));
+    const Tensor loss = reduction == LossReduction::none ? squares
+                        : reduction == LossReduction::sum ? sum(squares)
+                                                          : mean(squares);
+    return loss.to(promote(in));
   }
 
   /// dx = 2 (x - target) dy, over the number of elements for the mean; dtarget = -dx.
   Tensors backward(Node& node, Inputs g) const {
-    const Tensor difference = sub(node.saved(0), node.saved(1));
-    const double count = reduction == LossReduction::mean ? static_cast<double>(difference.numel()) : 1.0;
-    const Tensor dx = mul(difference, mul(g[0], 2.0 / count));
+    const Tensor d = difference(node.saved(0), node.saved(1));
+    const double count = reduction == LossReduction::mean ? static_cast<double>(d.numel()) : 1.0;
+    const Tensor dx = mul(d, mul(g[0].to(d.dtype()), 2.0 / count));
     return {node.needs(0) ? dx : Tensor(), node.needs(1) ? neg(dx) : Tensor()};
+  }
+
+ private:
+  /// x - target; of 16-bit values in float32, where neither the squares overflow nor 2 / count vanishes.
+  static Tensor difference(const Tensor& x, const Tensor& target) {
+    const DType dtype = compute_type(promote(std::array{x, target}));
+    return sub(x.to(dtype), target.to(dtype));
   }
 };
 

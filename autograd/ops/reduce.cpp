@@ -111,7 +111,7 @@ struct Mean : Sum {
   Tensors backward(Node& node, Inputs g) const {
     const Shape whole = node.input_info(0).shape;
     // At least 1: of nothing there is no share, and none that is infinite.
-    const double count = std::max(static_cast<double>(whole.numel()) / static_cast<double>(kept(whole).numel()), 1.0);
+    const double count = std::max(1.0, static_cast<double>(whole.numel()) / static_cast<double>(kept(whole).numel()));
     const Tensor share = div(g[0], count);
     return Sum::backward(node, {&share, 1});
   }

@@ -17,13 +17,15 @@ class TrainingRecord {
  public:
   TrainingRecord();
 
+  /// Starts the clock of a step.
   void begin_step();
-  /// `loss` has been read from the device, so the device has done its work.
+  /// Stops it. That `loss` has been read from the device means that the device has done its work.
   void end_step(double loss);
 
   const std::vector<double>& losses() const { return losses_; }
   /// From the beginning of the first step to the end of the last, logging and all.
   double seconds() const;
+
   /// The result: device, dtype, amp, memory in MiB, times, then `more`, which the example measured, then loss
   /// and seconds. peak_mib is the most memory that the process held, training_mib what the loop added to
   /// that, live_peak_mib the most that tensors held.

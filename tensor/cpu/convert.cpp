@@ -26,17 +26,34 @@ void convert_dense(To* out, const From* in, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(in[i]);
 }
 
-// The processor's own conversions, which the compilers do not find in half_value() and half_bits().
-using Halves = Eigen::Array<Eigen::half, Eigen::Dynamic, 1>;
+// The processor's own conversions, by Eigen's packets: the compilers do not find them in half_value() and
+// half_bits().
+namespace ei = Eigen::internal;
+using FloatPacket = ei::packet_traits<float>::type;
+using HalfPacket = ei::packet_traits<Eigen::half>::type;
+constexpr int64_t kLanes = ei::packet_traits<float>::size;
+constexpr bool kVectorised = ei::packet_traits<Eigen::half>::size == kLanes;
 
 void convert_dense(float* out, const Half* in, int64_t n) {
-  Eigen::Map<Eigen::ArrayXf>(out, n) =
-      Eigen::Map<const Halves>(reinterpret_cast<const Eigen::half*>(in), n).cast<float>();
+  int64_t i = 0;
+  if constexpr (kVectorised) {
+    const auto* from = reinterpret_cast<const Eigen::half*>(in);
+    for (; i + kLanes <= n; i += kLanes) {
+      ei::pstoreu(out + i, ei::pcast<HalfPacket, FloatPacket>(ei::ploadu<HalfPacket>(from + i)));
+    }
+  }
+  for (; i < n; ++i) out[i] = in[i];
 }
 
 void convert_dense(Half* out, const float* in, int64_t n) {
-  Eigen::Map<Halves>(reinterpret_cast<Eigen::half*>(out), n) =
-      Eigen::Map<const Eigen::ArrayXf>(in, n).cast<Eigen::half>();
+  int64_t i = 0;
+  if constexpr (kVectorised) {
+    auto* to = reinterpret_cast<Eigen::half*>(out);
+    for (; i + kLanes <= n; i += kLanes) {
+      ei::pstoreu(to + i, ei::pcast<FloatPacket, HalfPacket>(ei::ploadu<FloatPacket>(in + i)));
+    }
+  }
+  for (; i < n; ++i) out[i] = Half(in[i]);
 }
 
 }  // namespace

@@ -13,10 +13,6 @@ View channel(const View& view, int64_t c) {
   return part;
 }
 
-/// Element i of a view, in row-major order.
-double get(const View& view, int64_t i) { return load<double>(view, offset_of(view, i)); }
-void set(const View& view, int64_t i, double value) { store(view, offset_of(view, i), value); }
-
 void statistics(const View& mean, const View& var, const View& input) {
   for (int64_t c = 0; c < input.shape[1]; ++c) {
     const View x = channel(input, c);

@@ -8,10 +8,6 @@
 namespace mezzo::reference {
 namespace {
 
-/// Element i of a view, in row-major order.
-double get(const View& view, int64_t i) { return load<double>(view, offset_of(view, i)); }
-void set(const View& view, int64_t i, double value) { store(view, offset_of(view, i), value); }
-
 void adam(const AdamTensors& tensors, const AdamArgs& args) {
   for (int64_t i = 0; i < tensors.param.numel(); ++i) {
     const double p = get(tensors.param, i) * args.decay;

@@ -1,10 +1,15 @@
-// Convolution and losses against PyTorch's numbers.
+// Layers and losses against PyTorch's numbers.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "autograd/ops.h"
+#include "nn/nn.h"
+#include "tensor/random.h"
 #include "tests/golden.h"
+#include "tests/support.h"
 
 using namespace mezzo;
 
@@ -34,5 +39,109 @@ TEST_CASE("golden: mse_loss and its gradients") {
       check_case(golden, name + "." + shape,
                  [r = reduction](const Tensors& x) { return mse_loss(x[0], x[1], r); });
     }
+  }
+}
+
+namespace {
+
+nn::BatchNorm2d make_batch_norm(const nlohmann::json& options, DType dtype) {
+  std::optional<double> momentum;
+  if (!options.at("momentum").is_null()) momentum = options.at("momentum").get<double>();
+  nn::BatchNorm2d layer(3, {.momentum = momentum,
+                            .affine = options.at("affine"),
+                            .track_running_stats = options.at("track_running_stats")});
+  layer.to(dtype).to(test_device());
+  return layer;
+}
+
+/// Three steps of training and one of evaluation; `prefix` is CASE.DTYPE. of the golden file.
+void check_batch_norm(const Golden& golden, const std::string& prefix, nn::BatchNorm2d layer, DType dtype) {
+  CAPTURE(prefix);
+  const double tolerance = golden_tolerance(dtype);
+  const auto stored = [&](const std::string& name) {
+    return golden.tensor(prefix + name).to(test_device());
+  };
+  for (auto& [name, parameter] : layer.named_parameters()) {
+    const NoGradGuard guard;
+    Tensor(parameter).copy_(stored(name));
+  }
+  const Tensor x = stored("x").requires_grad_(), grad_out = stored("grad_out");
+  for (int step = 0; step < 4; ++step) {
+    CAPTURE(step);
+    layer.train(step < 3);
+    layer.zero_grad();
+    const Tensor out = layer(x[step]);
+    out.backward(grad_out[step].clone());
+    CHECK(close(out, stored("out")[step], tolerance));
+    for (const auto& [name, parameter] : layer.named_parameters()) {
+      CAPTURE(name);
+      CHECK(close(parameter.grad(), stored("grad_" + name)[step], tolerance));
+    }
+    for (const auto& [name, buffer] : layer.named_buffers()) {
+      CAPTURE(name);
+      CHECK(close(buffer, stored(name)[step], buffer.dtype() == int64 ? 0 : tolerance));
+    }
+  }
+  CHECK(close(x.grad(), stored("grad_x"), tolerance));
+}
+
+}  // namespace
+
+TEST_CASE("golden: BatchNorm2d in training and evaluation") {
+  const Golden golden("batch_norm");
+  const auto cases = nlohmann::json::parse(golden.metadata("cases"));
+  CHECK(cases.size() == 7);
+  for (const auto& [name, options] : cases.items()) {
+    for (const DType dtype : {float32, float64}) {
+      const std::string prefix = text(name, '.', name_of(dtype), '.');
+      const nn::BatchNorm2d layer = make_batch_norm(options, dtype);
+      CHECK(layer.named_parameters().size() == (options.at("affine") ? 2 : 0));
+      CHECK(layer.named_buffers().size() == (options.at("track_running_stats") ? 3 : 0));
+      check_batch_norm(golden, prefix, layer, dtype);
+    }
+  }
+}
+
+namespace {
+
+/// Largest |weight| and |bias| of many layers, which must lie in `bound` and come near it.
+template <class Layer>
+void check_bound(const std::function<Layer()>& make, double bound) {
+  double weight = 0, bias = 0;
+  for (int i = 0; i < 300; ++i) {
+    const Layer layer = make();
+    weight = std::max(weight, layer.weight.detach().abs().amax().template item<double>());
+    bias = std::max(bias, layer.bias.detach().abs().amax().template item<double>());
+  }
+  for (const double largest : {weight, bias}) {
+    CHECK(largest <= bound * (1 + 1e-6));
+    CHECK(largest > 0.97 * bound);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("golden: bounds of initial weights and biases") {
+  manual_seed(5);
+  const Golden golden("init");
+  const auto bounds_of = [&](const std::string& kind) {
+    return golden.tensor(kind + ".bounds").to_vector<double>();
+  };
+  const auto shape_of = [&](const std::string& kind, size_t i) {
+    return golden.tensor(kind + ".shapes")[static_cast<int64_t>(i)].to_vector<int64_t>();
+  };
+  const auto linear = bounds_of("linear"), conv2d = bounds_of("conv2d");
+  REQUIRE(linear.size() == 5);
+  for (size_t i = 0; i < linear.size(); ++i) {
+    CAPTURE(i);
+    const auto s = shape_of("linear", i);
+    check_bound<nn::Linear>([&] { return nn::Linear(s[0], s[1]); }, linear[i]);
+  }
+  REQUIRE(conv2d.size() == 5);
+  for (size_t i = 0; i < conv2d.size(); ++i) {
+    CAPTURE(i);
+    const auto s = shape_of("conv2d", i);
+    check_bound<nn::Conv2d>([&] { return nn::Conv2d(s[0], s[1], {s[2], s[3]}, {.groups = s[4]}); },
+                            conv2d[i]);
   }
 }

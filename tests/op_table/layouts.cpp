@@ -69,12 +69,23 @@ bool has_kind(std::string_view kind, const Tensors& inputs, const Tensors& outpu
 }
 
 const std::vector<Hole>& holes() {
-  static const std::string_view in_gradients = "runs in the gradients of the pointwise rows, which have it";
-  static const std::string_view images = "takes 4-d tensors";
-  static const std::string_view no_scalar = "needs at least one dimension";
-  static const std::string_view floats = "is defined for floating dtypes";
-  static const std::string_view as_pytorch = "is refused for bool, as in PyTorch";
-  static const std::vector<Hole> all = {};
+  static const std::vector<Hole> all = [] {
+    std::vector<Hole> list;
+    const auto add = [&](std::string_view reason, std::initializer_list<std::string_view> kinds,
+                         std::initializer_list<std::string_view> ops) {
+      for (std::string_view op : ops) {
+        for (std::string_view kind : kinds) list.push_back({op, kind, reason});
+      }
+    };
+    add("needs dimensions", {"0-d"},
+        {"narrow", "embed", "matmul", "linear", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "batch_norm",
+         "batch_norm_grad"});
+    add("throws where its strides need a copy", {"transposed", "expanded"}, {"view"});
+    add("refused, as in PyTorch", {"bool"}, {"sub", "neg", "abs", "relu", "fmod", "slope", "mean"});
+    add("a gradient, or what needs fractions", {"int64", "int32", "uint8"}, {"slope", "mean"});
+    add("a layer or a loss of floating values", {"int64", "int32", "uint8", "bool"}, {"conv2d", "batch_norm", "mse_loss"});
+    return list;
+  }();
   return all;
 }
 

@@ -30,7 +30,7 @@ const std::map<std::string, std::function<Tensor(const Tensor&)>> kUnary{
     {"tanh", [](const Tensor& x) { return tanh(x); }},
     {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
     {"relu", [](const Tensor& x) { return relu(x); }},
-    {"softsign", [](const Tensor& x) { return x / (abs(x) + 1); }},
+    {"softsign", [](const Tensor& x) { return softsign(x); }},
     {"logical_not", [](const Tensor& x) { return logical_not(x); }},
 };
 

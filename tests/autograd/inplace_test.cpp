@@ -1,0 +1,210 @@
+// Changes in place: what they do to gradients, and what they refuse.
+#include "autograd/call.h"
+#include "autograd/engine.h"
+#include "autograd/ops.h"
+#include "tests/values.h"
+
+using namespace mezzo;
+
+namespace {
+
+/// Central difference of f in the only element of a.
+double difference(double (*f)(double), double at) { return (f(at + 1e-6) - f(at - 1e-6)) / 2e-6; }
+
+}  // namespace
+
+TEST_CASE("in place: every change counts") {
+  const Tensor a = leaf({2}), b = leaf({5});
+  Tensor h = a * a;
+  h += b;
+  h *= 3;
+  h -= a;
+  h /= 2;
+  CHECK(values(h) == Values{(3 * (4 + 5) - 2) / 2.0});
+  h.sum().backward();
+  CHECK(values(a.grad()) == Values{(3 * 4 - 1) / 2.0});
+  CHECK(values(b.grad()) == Values{1.5});
+}
+
+TEST_CASE("in place: a product's gradients read both factors as they were") {
+  const Tensor a = leaf({2}), b = leaf({5});
+  Tensor h = a * 3;
+  h *= b;
+  h /= b;
+  h *= b;
+  h.sum().backward();
+  CHECK(values(a.grad())[0] == doctest::Approx(15));
+  CHECK(values(b.grad())[0] == doctest::Approx(6));
+}
+
+TEST_CASE("in place: the tensor and the operand are the same memory") {
+  const Tensor a = leaf({2});
+  Tensor h = a * 1;
+  h *= h;
+  h += h.view({1});
+  CHECK(values(h) == Values{8});
+  h.sum().backward();
+  CHECK(values(a.grad())[0] == doctest::Approx(difference([](double x) { return 2 * x * x; }, 2)));
+
+  Tensor rows = make({1, 2, 3, 4}, {2, 2});
+  rows -= rows[0];  // the first row is read after it was written
+  CHECK(values(rows) == Values{0, 0, 2, 2});
+  Tensor square = make({1, 2, 3, 4}, {2, 2});
+  square.copy_(square.t());
+  CHECK(values(square) == Values{1, 3, 2, 4});
+}
+
+TEST_CASE("in place: second derivatives") {
+  const Tensor a = leaf({3});
+  Tensor h = a * 1;
+  h *= a;  // a^2
+  const Tensor first = grad(Tensors{h.sum()}, Tensors{a}, {}, {.create_graph = true})[0];
+  CHECK(values(first) == Values{6});
+  CHECK(values(grad(Tensors{first.sum()}, Tensors{a})[0]) == Values{2});
+}
+
+TEST_CASE("in place: refused on a leaf that requires grad, unless nothing is recorded") {
+  Tensor a = leaf({1, 2});
+  CHECK_THROWS_WITH_AS(a += 1, doctest::Contains("add_: a leaf that requires grad is changed in place"), Error);
+  CHECK_THROWS_AS(a.fill_(0), Error);
+  CHECK_THROWS_AS(a.copy_(make({3, 4})), Error);
+  CHECK_THROWS_AS(a.uniform_(), Error);
+  CHECK(values(a) == Values{1, 2});
+  CHECK(a.version() == 0);
+  NoGradGuard guard;
+  a += 1;
+  CHECK(values(a) == Values{2, 3});
+  CHECK(a.is_leaf());
+  CHECK(a.requires_grad());
+}
+
+TEST_CASE("in place: refused where several elements are one place in memory") {
+  const Tensor small = make({1, 2}, {2, 1});
+  Tensor wide = small.expand({2, 3});
+  CHECK_THROWS_WITH_AS(wide.add_(1), doctest::Contains("share one place"), Error);
+  CHECK_THROWS_AS(wide.copy_(make({1})), Error);
+  CHECK_THROWS_AS(wide.zero_(), Error);
+  CHECK(values(small) == Values{1, 2});
+}
+
+TEST_CASE("in place: a saved tensor that changed is noticed, through any of its views") {
+  const Tensor a = leaf({1, 2});
+  const auto message_after = [&](auto change, Tensor (*f)(const Tensor&)) -> std::string {
+    Tensor input = a * 1;
+    const Tensor y = f(input);
+    change(input, y);
+    try {
+      y.sum().backward();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto input_changes = [](Tensor& input, const Tensor&) { input += 1; };
+  const auto output_changes = [](Tensor&, const Tensor& y) { y.detach() += 1; };
+  const std::string fact = "it is at version 1 but was saved at version 0";
+  CHECK(message_after(input_changes, &square).find("square: a tensor saved for backward") == 0);
+  CHECK(message_after(input_changes, &square).find(fact) != std::string::npos);
+  CHECK(message_after(output_changes, &exp).find("exp: ") == 0);
+  CHECK(message_after(input_changes, &exp) == "");  // it saved its output
+  CHECK(message_after(output_changes, &square) == "");
+  CHECK(message_after([](Tensor& input, const Tensor&) { input.detach().view({2, 1})[0].fill_(5); }, &log) != "");
+  CHECK(message_after([](Tensor& input, const Tensor&) { input.detach().copy_(make({5, 6})); }, &log) != "");
+}
+
+TEST_CASE("in place: an optimizer's update between forward and backward is noticed") {
+  Tensor weight = leaf({1});
+  const Tensor loss = (weight * weight).sum();
+  {
+    NoGradGuard guard;
+    weight -= 0.1;
+  }
+  CHECK_THROWS_WITH_AS(loss.backward(), doctest::Contains("changed in place"), Error);
+  CHECK_FALSE(weight.grad().defined());
+  (weight * weight).sum().backward();
+  CHECK(values(weight.grad())[0] == doctest::Approx(1.8));
+}
+
+TEST_CASE("in place: detach and views share the version, clones do not") {
+  Tensor a = make({1, 2});
+  Tensor view = a.view({2, 1}), detached = a.detach(), copy = a.clone();
+  detached += 1;
+  CHECK(a.version() == 1);
+  CHECK(view.version() == 1);
+  CHECK(copy.version() == 0);
+  CHECK(values(view) == Values{2, 3});
+  CHECK(values(copy) == Values{1, 2});
+}
+
+TEST_CASE("in place: a view is refused in a recorded op, and so is a view from before the change") {
+  const Tensor a = leaf({1, 2});
+  Tensor h = a * 1, view = h[0];
+  CHECK_THROWS_WITH_AS(view += 1, doctest::Contains("a view is changed in place"), Error);
+  CHECK_THROWS_AS(view.zero_(), Error);
+  CHECK(values(h) == Values{1, 2});
+  h *= 2;
+  CHECK_THROWS_WITH_AS(view * 1, doctest::Contains("make the view again"), Error);
+  h[0].sum().backward();
+  CHECK(values(a.grad()) == Values{2, 0});
+}
+
+TEST_CASE("in place: a view of memory that then takes part in a recorded change loses no gradient silently") {
+  const Tensor a = leaf({1, 2});
+  Tensor buffer = make({0, 0});
+  const Tensor view = buffer[0];
+  buffer.copy_(a);
+  CHECK_THROWS_WITH_AS(view * 1, doctest::Contains("make the view again"), Error);
+  Tensor filled = a * 1;
+  const Tensor before = filled[0];
+  filled.fill_(7);
+  CHECK_THROWS_AS(before * 1, Error);
+}
+
+TEST_CASE("copy_: the gradient goes to what was copied, and none to what was there") {
+  const Tensor a = leaf({1, 2}), b = leaf({3}, float32);
+  Tensor h = a * 2;
+  h.copy_(b);  // expanded and converted
+  CHECK(values(h) == Values{3, 3});
+  CHECK(h.dtype() == float64);
+  (h * make({1, 10})).sum().backward();
+  CHECK(values(b.grad()) == Values{11});
+  CHECK(b.grad().dtype() == float32);
+  CHECK_FALSE(a.grad().defined());
+
+  Tensor buffer = make({0, 0});
+  buffer.copy_(a);
+  CHECK(buffer.requires_grad());
+  buffer.sum().backward();
+  CHECK(values(a.grad()) == Values{1, 1});
+}
+
+TEST_CASE("fill_, zero_ and random fills end the history") {
+  const Tensor a = leaf({1, 2});
+  Tensor h = a * 2;
+  h.zero_();
+  CHECK_FALSE(h.requires_grad());
+  CHECK(h.version() == 1);
+  CHECK(values(h) == Values{0, 0});
+  h.normal_(3, 0);
+  CHECK(values(h) == Values{3, 3});
+  CHECK(h.version() == 2);
+  CHECK_THROWS_AS(h.normal_(0, -1), Error);
+  CHECK_THROWS_AS(h.uniform_(1, 0), Error);
+  CHECK(h.version() == 2);
+}
+
+TEST_CASE("in place: the result's kind and shape must fit") {
+  Tensor i = make({1, 2}, int32), b = make({1, 0}, bool_), h = make({1, 2}, float16), u = make({1, 255}, uint8);
+  CHECK_THROWS_WITH_AS(i += 1.5, doctest::Contains("float32 and cannot be kept in int32"), Error);
+  CHECK_THROWS_WITH_AS(b += 1, doctest::Contains("int64 and cannot be kept in bool"), Error);
+  CHECK_THROWS_AS(i /= 2, Error);
+  CHECK_THROWS_WITH_AS(h += make({1, 2, 3, 4}, {2, 2}), doctest::Contains("does not fit in place"), Error);
+  CHECK(values(i) == Values{1, 2});
+  CHECK(i.version() == 0);
+  h += make({1, 2}, float32);
+  CHECK(h.dtype() == float16);
+  CHECK(values(h) == Values{2, 4});
+  u += make({300, 2}, int64);
+  CHECK(u.dtype() == uint8);
+  CHECK(values(u) == Values{45, 1});
+}
