@@ -76,6 +76,8 @@ bool wants_record(Inputs inputs);
 void check_inputs(std::string_view op, Inputs inputs);
 /// Gives `node` its edges.
 void connect(Node& node, Inputs inputs);
+/// Where forward returned one of its inputs: the same elements under a handle that can have a history of its own.
+void separate(Tensor& output, Inputs inputs);
 /// Makes `output` output `index` of `node`.
 void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index);
 
@@ -99,10 +101,13 @@ auto call(Op op, Inputs inputs) {
   }();
   if (!node) return result;
 
-  Inputs outputs;
-  if constexpr (std::same_as<decltype(result), Tensor>) outputs = Inputs(&result, 1);
+  std::span<Tensor> outputs;
+  if constexpr (std::same_as<decltype(result), Tensor>) outputs = {&result, 1};
   else outputs = result;
-  for (size_t i = 0; i < outputs.size(); ++i) attach(node, outputs[i], static_cast<int>(i));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    separate(outputs[i], inputs);
+    attach(node, outputs[i], static_cast<int>(i));
+  }
   save.finish(outputs);
   return result;
 }

@@ -39,13 +39,14 @@ Tensor fitted(std::string_view op, const Tensor& gradient, const Shape& shape, D
   return to(sum_to(gradient, shape), dtype, gradient.device());
 }
 
-/// Adds to a leaf's grad. The first gradient is adopted only if no other tensor shares it.
+/// Adds to a leaf's grad. The first gradient is adopted only if no other tensor, nor element, shares its memory.
 void accumulate_into_leaf(const Tensor& leaf, Tensor gradient) {
   Tensor& sum = leaf.impl()->grad;
   if (sum.defined()) {
     if (grad_enabled()) sum = add(sum, gradient);
     else sum.add_(gradient);
-  } else if (!grad_enabled() && is_ours_alone(gradient) && gradient.strides() == leaf.strides()) {
+  } else if (!grad_enabled() && is_ours_alone(gradient) && gradient.strides() == leaf.strides() &&
+             is_dense(leaf.shape(), leaf.strides())) {
     sum = std::move(gradient);
   } else {
     // Laid out like the leaf, so that an optimizer reads both in one order.
@@ -192,7 +193,7 @@ Tensors grad(Inputs outputs, Inputs inputs, Inputs gradients, const GradOptions&
   Tensors result;
   for (size_t i = 0; i < inputs.size(); ++i) {
     result.push_back(engine.captured(i));
-    if (!result.back().defined()) {
+    if (!result.back().defined() && !options.allow_unused) {
       fail("grad", text("input ", i, " was not used in the graph of the outputs"), {{"input", inputs[i]}});
     }
   }

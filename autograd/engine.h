@@ -11,6 +11,7 @@ namespace mezzo {
 struct GradOptions {
   bool retain_graph = false;  ///< keep what ops saved, for another backward; create_graph implies it
   bool create_graph = false;  ///< record backward too, so that the gradients can be differentiated
+  bool allow_unused = false;  ///< an input that takes no part gets an undefined gradient instead of an Error
 };
 
 /// Gradients of sum_i <outputs[i], gradients[i]> in each of `inputs` (leaves or not), as new tensors; no tensor's grad()

@@ -11,7 +11,7 @@ namespace {
 void check_writable(std::string_view op, const Tensor& x, bool recorded) {
   if (!x.defined()) fail(op, "the tensor is undefined");
   for (int d = 0; d < x.dim(); ++d) {
-    if (x.strides()[d] == 0 && x.shape()[d] > 1) {
+    if (x.strides()[d] == 0 && x.shape()[d] > 1 && x.numel() > 0) {
       fail(op, "several elements of the tensor share one place in memory", {{"tensor", x}}, "clone() the expanded tensor first");
     }
   }
@@ -35,10 +35,17 @@ Tensor before_change(const Tensor& x) {
   return copy;
 }
 
+/// b, or a copy of it if the change of x would change it too.
+Tensor apart_from(const Tensor& x, const Tensor& b) {
+  const bool shared = x.defined() && b.defined() && x.impl()->storage == b.impl()->storage;
+  return shared ? b.clone() : b;
+}
+
 /// x = value(x, b) in x's own memory and dtype.
 template <class S>
-Tensor& change(std::string_view name, Tensor& x, const Tensor& b) {
+Tensor& change(std::string_view name, Tensor& x, const Tensor& operand) {
   using Op = ops::Pointwise<S>;
+  const Tensor b = apart_from(x, operand);
   const std::array<Tensor, 2> in{x, b};
   const bool recorded = wants_record(in);
   check_writable(name, x, recorded);
@@ -83,6 +90,7 @@ Tensor& overwrite(std::string_view name, Tensor& x, F write) {
   check_writable(name, x, grad_enabled() && x.requires_grad());
   write(x.view_of_memory());
   x.bump_version();
+  if (x.impl()->grad_fn) x.impl()->storage->bump_rebases();
   x.impl()->grad_fn = nullptr;
   return x;
 }
@@ -98,7 +106,7 @@ Tensor& Tensor::copy_(const Tensor& from) {
   const std::array<Tensor, 2> in{*this, from};
   const bool recorded = wants_record(in);
   check_writable("copy_", *this, recorded);
-  const Tensor source = from.detach().expand(shape());
+  const Tensor source = apart_from(*this, from.detach()).expand(shape());
   kernels(device()).copy(view_of_memory(), source.view_of_memory());
   bump_version();
   if (recorded) {

@@ -122,6 +122,7 @@ bool wants_record(Inputs inputs) {
 }
 
 void check_inputs(std::string_view op, Inputs inputs) {
+  if (!inputs.empty() && !inputs[0].defined()) fail(op, "its first operand is undefined");
   const Tensor* first = nullptr;
   for (const Tensor& x : inputs) {
     if (!x.defined() || x.impl()->is_number) continue;
@@ -130,7 +131,7 @@ void check_inputs(std::string_view op, Inputs inputs) {
       fail(op, text("tensors are on ", to_string(first->device()), " and on ", to_string(x.device())),
            {{"one", *first}, {"other", x}}, "move them to one device with to(device)");
     }
-    if (x.impl()->grad_fn && x.impl()->is_view && x.impl()->rebases != x.impl()->storage->rebases()) {
+    if (grad_enabled() && x.impl()->is_view && x.impl()->rebases != x.impl()->storage->rebases()) {
       fail(op, "an input is a view of a tensor that was changed in place, in a recorded op, after the view was made",
            {{"view", x}}, "make the view again after the change");
     }
@@ -140,6 +141,12 @@ void check_inputs(std::string_view op, Inputs inputs) {
 void connect(Node& node, Inputs inputs) {
   node.edges.reserve(inputs.size());
   for (const Tensor& x : inputs) node.edges.push_back(edge_to(x));
+}
+
+void separate(Tensor& output, Inputs inputs) {
+  for (const Tensor& x : inputs) {
+    if (x.impl() == output.impl()) output = output.detach();
+  }
 }
 
 void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index) {

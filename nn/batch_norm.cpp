@@ -23,15 +23,19 @@ BatchNorm2d::BatchNorm2d(int64_t num_features, const BatchNorm2dOptions& options
 }
 
 Tensor BatchNorm2d::forward(const Tensor& x) {
-  if (x.dim() != 4) fail("batch_norm", text("expected [N, C, H, W] but the input has ", x.dim(), " dimensions"), {{"input", x}});
+  if (x.dim() != 4)
+    fail("batch_norm", text("expected [N, C, H, W] but the input has ", x.dim(), " dimensions"),
+         {{"input", x}});
   if (x.size(1) != num_features_) {
-    fail("batch_norm", text("input has ", x.size(1), " channels but the layer expects ", num_features_), {{"input", x}});
+    fail("batch_norm", text("input has ", x.size(1), " channels but the layer expects ", num_features_),
+         {{"input", x}});
   }
   const bool tracked = options_.track_running_stats, update = is_training() && tracked;
   double momentum = options_.momentum.value_or(0);
   if (update && !options_.momentum) momentum = 1.0 / (num_batches_tracked.item<double>() + 1);
-  const Tensor y = mezzo::batch_norm(x, weight, bias, running_mean, running_var,
-                                     {.batch_statistics = is_training() || !tracked, .momentum = momentum, .eps = options_.eps});
+  const Tensor y = mezzo::batch_norm(
+      x, weight, bias, running_mean, running_var,
+      {.batch_statistics = is_training() || !tracked, .momentum = momentum, .eps = options_.eps});
   if (update) num_batches_tracked.add_(1);  // after: a refused input changes nothing
   return y;
 }
@@ -39,8 +43,10 @@ Tensor BatchNorm2d::forward(const Tensor& x) {
 std::string BatchNorm2d::extra() const {
   const auto flag = [](bool set) { return set ? "True" : "False"; };
   const auto number = [](double value) { return text(value, value == std::floor(value) ? ".0" : ""); };
-  return text(num_features_, ", eps=", options_.eps, ", momentum=", options_.momentum ? number(*options_.momentum) : "None",
-              ", affine=", flag(options_.affine), ", bias=", flag(options_.affine), ", track_running_stats=", flag(options_.track_running_stats));
+  return text(num_features_, ", eps=", options_.eps,
+              ", momentum=", options_.momentum ? number(*options_.momentum) : "None",
+              ", affine=", flag(options_.affine), ", bias=", flag(options_.affine),
+              ", track_running_stats=", flag(options_.track_running_stats));
 }
 
 }  // namespace mezzo::nn

@@ -15,13 +15,16 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Size2 kernel_size, con
     fail("Conv2d", text("needs at least 1 channel, not ", in_channels, " in and ", out_channels, " out"));
   }
   if (groups < 1 || in_channels % groups != 0 || out_channels % groups != 0) {
-    fail("Conv2d", text("groups = ", groups, " does not divide ", in_channels, " input and ", out_channels, " output channels"));
+    fail("Conv2d", text("groups = ", groups, " does not divide ", in_channels, " input and ", out_channels,
+                        " output channels"));
   }
   const auto least = [](Size2 size, int64_t bound) { return size.height >= bound && size.width >= bound; };
-  if (!least(kernel_size, 1) || !least(options.stride, 1) || !least(options.dilation, 1) || !least(options.padding, 0)) {
+  if (!least(kernel_size, 1) || !least(options.stride, 1) || !least(options.dilation, 1) ||
+      !least(options.padding, 0)) {
     fail("Conv2d", "kernel size, stride and dilation must be at least 1, padding at least 0");
   }
-  weight = add_parameter("weight", empty({out_channels, in_channels / groups, kernel_size.height, kernel_size.width}));
+  weight = add_parameter("weight",
+                         empty({out_channels, in_channels / groups, kernel_size.height, kernel_size.width}));
   bias = add_parameter("bias", options.bias ? empty({out_channels}) : Tensor());
   init::default_(weight, bias);
 }
@@ -31,8 +34,8 @@ Tensor Conv2d::forward(const Tensor& x) { return conv2d(x, weight, bias, geometr
 std::string Conv2d::extra() const {
   const auto pair = [](const auto& both) { return text('(', both[0], ", ", both[1], ')'); };
   const ConvGeometry plain;
-  std::string out = text(weight.size(1) * geometry_.groups, ", ", weight.size(0), ", kernel_size=(", weight.size(2), ", ",
-                         weight.size(3), "), stride=", pair(geometry_.stride));
+  std::string out = text(weight.size(1) * geometry_.groups, ", ", weight.size(0), ", kernel_size=(",
+                         weight.size(2), ", ", weight.size(3), "), stride=", pair(geometry_.stride));
   if (geometry_.padding != plain.padding) out += ", padding=" + pair(geometry_.padding);
   if (geometry_.dilation != plain.dilation) out += ", dilation=" + pair(geometry_.dilation);
   if (geometry_.groups != 1) out += text(", groups=", geometry_.groups);

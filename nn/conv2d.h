@@ -20,8 +20,8 @@ struct Conv2dOptions {
 };
 
 /// y = conv2d(x, W) + b: x [N, in, H, W], W [out, in / groups, KH, KW], b [out], y [N, out, OH, OW] with
-/// OH = floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1. W and b start uniform in +-1 / sqrt(fan_in),
-/// fan_in = in / groups * KH * KW.
+/// OH = floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1. W and b start uniform in +-1 /
+/// sqrt(fan_in), fan_in = in / groups * KH * KW.
 class Conv2d : public Module {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, Size2 kernel_size, const Conv2dOptions& options = {});

@@ -48,7 +48,9 @@ void xavier_uniform_(Tensor x, double gain) {
   uniform_(x, -bound, bound);
 }
 
-void xavier_normal_(Tensor x, double gain) { normal_(x, 0, gain * std::sqrt(2 / (fans_of(x).in + fans_of(x).out))); }
+void xavier_normal_(Tensor x, double gain) {
+  normal_(x, 0, gain * std::sqrt(2 / (fans_of(x).in + fans_of(x).out)));
+}
 
 void default_(Tensor weight, Tensor bias) {
   kaiming_uniform_(weight, std::sqrt(5.0));

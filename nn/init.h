@@ -15,8 +15,8 @@ void constant_(Tensor x, double value);
 void kaiming_uniform_(Tensor x, double a = 0);
 /// Normal with variance 2 / ((1 + a^2) fan_in).
 void kaiming_normal_(Tensor x, double a = 0);
-/// Uniform in +-gain sqrt(6 / (fan_in + fan_out)). Glorot and Bengio, "Understanding the difficulty of training deep
-/// feedforward neural networks" (2010).
+/// Uniform in +-gain sqrt(6 / (fan_in + fan_out)). Glorot and Bengio, "Understanding the difficulty of
+/// training deep feedforward neural networks" (2010).
 void xavier_uniform_(Tensor x, double gain = 1);
 /// Normal with variance gain^2 2 / (fan_in + fan_out).
 void xavier_normal_(Tensor x, double gain = 1);

@@ -17,7 +17,8 @@ Linear::Linear(int64_t in_features, int64_t out_features, const LinearOptions& o
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias); }
 
 std::string Linear::extra() const {
-  return text("in_features=", weight.size(1), ", out_features=", weight.size(0), ", bias=", bias.defined() ? "True" : "False");
+  return text("in_features=", weight.size(1), ", out_features=", weight.size(0),
+              ", bias=", bias.defined() ? "True" : "False");
 }
 
 }  // namespace mezzo::nn

@@ -10,7 +10,9 @@ namespace mezzo::nn {
 class MSELoss : public Module {
  public:
   explicit MSELoss(LossReduction reduction = LossReduction::mean) : reduction_(reduction) {}
-  Tensor operator()(const Tensor& input, const Tensor& target) const { return mse_loss(input, target, reduction_); }
+  Tensor operator()(const Tensor& input, const Tensor& target) const {
+    return mse_loss(input, target, reduction_);
+  }
 
  private:
   LossReduction reduction_;

@@ -25,7 +25,8 @@ std::string type_name(const Module& module) {
 }
 
 /// Tensors under their first names: one with two names is one tensor.
-void append_new(NamedTensors& all, std::unordered_set<const TensorImpl*>& seen, const std::string& name, const Tensor& value) {
+void append_new(NamedTensors& all, std::unordered_set<const TensorImpl*>& seen, const std::string& name,
+                const Tensor& value) {
   if (value.defined() && seen.insert(value.impl()).second) all.emplace_back(name, value);
 }
 
@@ -64,7 +65,8 @@ NamedTensors Module::named_parameters() const {
   NamedTensors all;
   std::unordered_set<const TensorImpl*> seen;
   visit("", [&](const std::string& prefix, const Module& module) {
-    for (const auto& [name, value] : module.state_->parameters) append_new(all, seen, joined(prefix, name), value);
+    for (const auto& [name, value] : module.state_->parameters)
+      append_new(all, seen, joined(prefix, name), value);
   });
   return all;
 }
@@ -79,12 +81,15 @@ NamedTensors Module::named_buffers() const {
   NamedTensors all;
   std::unordered_set<const TensorImpl*> seen;
   visit("", [&](const std::string& prefix, const Module& module) {
-    for (const auto& [name, value] : module.state_->buffers) append_new(all, seen, joined(prefix, name), value);
+    for (const auto& [name, value] : module.state_->buffers)
+      append_new(all, seen, joined(prefix, name), value);
   });
   return all;
 }
 
-std::vector<std::pair<std::string, std::shared_ptr<Module>>> Module::children() const { return state_->children; }
+std::vector<std::pair<std::string, std::shared_ptr<Module>>> Module::children() const {
+  return state_->children;
+}
 
 void Module::apply(const std::function<void(Module&)>& f) {
   for (const auto& [name, child] : state_->children) child->apply(f);
@@ -140,7 +145,8 @@ StateDict Module::state_dict() const {
     for (const auto& [name, value] : module.state_->parameters) {
       if (value.defined()) state.insert(joined(prefix, name), value.detach());
     }
-    for (const auto& [name, value] : module.state_->buffers) state.insert(joined(prefix, name), value.detach());
+    for (const auto& [name, value] : module.state_->buffers)
+      state.insert(joined(prefix, name), value.detach());
   });
   return state;
 }
@@ -148,7 +154,9 @@ StateDict Module::state_dict() const {
 void Module::load_state_dict(const StateDict& state) {
   const StateDict own = state_dict();
   std::string problems;
-  const auto add_problem = [&](const std::string& problem) { problems += (problems.empty() ? "" : ", ") + problem; };
+  const auto add_problem = [&](const std::string& problem) {
+    problems += (problems.empty() ? "" : ", ") + problem;
+  };
   for (const auto& [name, value] : own) {
     if (!state.contains(name)) {
       add_problem("missing " + name);

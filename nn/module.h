@@ -1,5 +1,5 @@
-// Module: a piece of a network with named parameters, buffers and children. A module, like a tensor, is a small handle:
-// a copy shares parameters, buffers, children and mode.
+// Module: a piece of a network with named parameters, buffers and children. A module, like a tensor, is a
+// small handle: a copy shares parameters, buffers, children and mode.
 //
 //   struct Net : nn::Module {
 //     nn::Linear hidden = add("hidden", nn::Linear(2, 16)), out = add("out", nn::Linear(16, 1));
@@ -51,7 +51,8 @@ class Module {
   /// Forgets the gradients of all parameters.
   void zero_grad();
 
-  // --- dtype and device: parameters and buffers are changed in place, so optimizers and copies go on sharing them.
+  // --- dtype and device: parameters and buffers are changed in place, so optimizers and copies go on sharing
+  // them.
   /// Converts floating parameters and buffers; integer ones stay.
   Module& to(DType dtype);
   Module& to(const Device& device);
@@ -61,7 +62,8 @@ class Module {
   // --- files
   /// Parameters and buffers by name, sharing memory with the module. The keys are PyTorch's.
   StateDict state_dict() const;
-  /// Copies values in. Throws Error that lists every missing, unexpected and misshapen key, and then changes nothing.
+  /// Copies values in. Throws Error that lists every missing, unexpected and misshapen key, and then changes
+  /// nothing.
   void load_state_dict(const StateDict& state);
 
   /// The module as a tree, like PyTorch's print.
@@ -75,7 +77,8 @@ class Module {
     return module;
   }
   void add_child(const std::string& name, std::shared_ptr<Module> child);
-  /// Registers a parameter (it requires grad from now on) and returns it. Undefined: the name is known but empty.
+  /// Registers a parameter (it requires grad from now on) and returns it. Undefined: the name is known but
+  /// empty.
   Tensor add_parameter(const std::string& name, Tensor value);
   /// Registers a tensor that is saved but not trained.
   Tensor add_buffer(const std::string& name, Tensor value);
@@ -84,7 +87,8 @@ class Module {
   struct State;
   std::shared_ptr<State> state_;
 
-  void visit(const std::string& prefix, const std::function<void(const std::string&, const Module&)>& f) const;
+  void visit(const std::string& prefix,
+             const std::function<void(const std::string&, const Module&)>& f) const;
   /// Throws Error unless parameters, buffers and children have no such name yet and it may be part of a path.
   void check_new_name(std::string_view op, const std::string& name) const;
   void convert(const std::function<Tensor(const Tensor&)>& f);

@@ -12,8 +12,7 @@ class Sequential : public Module {
  public:
   Sequential() = default;
   template <std::derived_from<Module>... M>
-    requires(sizeof...(M) > 1 || !(std::same_as<M, Sequential> || ...))
-  explicit Sequential(M... modules) {
+  requires(sizeof...(M) > 1 || !(std::same_as<M, Sequential> || ...)) explicit Sequential(M... modules) {
     (push_back(std::move(modules)), ...);
   }
 

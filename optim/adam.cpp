@@ -9,7 +9,9 @@ namespace mezzo::optim {
 namespace {
 
 void check(const AdamOptions& options) {
-  const auto refuse = [](std::string_view what, double value) { fail("Adam", text("invalid ", what, ": ", value)); };
+  const auto refuse = [](std::string_view what, double value) {
+    fail("Adam", text("invalid ", what, ": ", value));
+  };
   if (!(options.lr >= 0)) refuse("learning rate", options.lr);
   if (!(options.beta1 >= 0 && options.beta1 < 1)) refuse("beta1", options.beta1);
   if (!(options.beta2 >= 0 && options.beta2 < 1)) refuse("beta2", options.beta2);
@@ -26,7 +28,10 @@ Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& options)
 Adam::Adam(std::vector<Group<AdamOptions>> groups) : Adam(std::move(groups), false) {}
 
 Adam::Adam(std::vector<Group<AdamOptions>> groups, bool decoupled_decay)
-    : Optimizer(all_parameters(groups)), groups_(std::move(groups)), states_(parameters().size()), decoupled_decay_(decoupled_decay) {
+    : Optimizer(all_parameters(groups)),
+      groups_(std::move(groups)),
+      states_(parameters().size()),
+      decoupled_decay_(decoupled_decay) {
   for (const auto& group : groups_) check(group.options);
 }
 
@@ -45,8 +50,8 @@ void Adam::update(Tensor parameter, State& state, const AdamOptions& options) co
   if (!state.exp_avg.defined()) state = {0, zeros_for_moment(parameter), zeros_for_moment(parameter), {}};
   if (options.amsgrad && !state.max_exp_avg_sq.defined()) state.max_exp_avg_sq = zeros_for_moment(parameter);
   const auto t = static_cast<double>(++state.step);
-  const AdamTensors tensors{parameter.view_of_memory(), parameter.grad().view_of_memory(), state.exp_avg.view_of_memory(),
-                            state.exp_avg_sq.view_of_memory(),
+  const AdamTensors tensors{parameter.view_of_memory(), parameter.grad().view_of_memory(),
+                            state.exp_avg.view_of_memory(), state.exp_avg_sq.view_of_memory(),
                             options.amsgrad ? state.max_exp_avg_sq.view_of_memory() : View{}};
   kernels(parameter.device())
       .adam(tensors, {.beta1 = options.beta1,
@@ -68,7 +73,9 @@ void Adam::visit_state(StateVisitor& visitor) {
   for (size_t i = 0; i < states_.size(); ++i) {
     const std::string prefix = text("state.", i, '.');
     visitor.number(prefix + "step", states_[i].step);
-    visitor.tensors({{prefix + "exp_avg", states_[i].exp_avg}, {prefix + "exp_avg_sq", states_[i].exp_avg_sq}}, parameters()[i]);
+    visitor.tensors(
+        {{prefix + "exp_avg", states_[i].exp_avg}, {prefix + "exp_avg_sq", states_[i].exp_avg_sq}},
+        parameters()[i]);
     visitor.tensors({{prefix + "max_exp_avg_sq", states_[i].max_exp_avg_sq}}, parameters()[i]);
   }
   for (size_t g = 0; g < groups_.size(); ++g) {

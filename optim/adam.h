@@ -9,18 +9,19 @@ namespace mezzo::optim {
 
 struct AdamOptions {
   double lr = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999;  ///< decay of the running means of g and g^2
-  double eps = 1e-8;                  ///< added to the root, after its bias correction
+  double beta1 = 0.9, beta2 = 0.999;     ///< decay of the running means of g and g^2
+  double eps = 1e-8;                     ///< added to the root, after its bias correction
   std::optional<double> weight_decay{};  ///< none: 0, for AdamW 0.01
-  bool amsgrad = false;   ///< divide by the largest mean of g^2 so far
-  bool maximize = false;  ///< climb instead of descend
+  bool amsgrad = false;                  ///< divide by the largest mean of g^2 so far
+  bool maximize = false;                 ///< climb instead of descend
 };
 
 /// With g the gradient (negated to maximize, + weight_decay p) and t the number of steps of this parameter:
 ///   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 ///   p = p - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-/// Kingma and Ba, "Adam: a method for stochastic optimization" (2015); amsgrad: Reddi et al. (2018), on the uncorrected v as in
-/// PyTorch. Moments are float32 for 16-bit parameters. One pass over memory per parameter.
+/// Kingma and Ba, "Adam: a method for stochastic optimization" (2015); amsgrad: Reddi et al. (2018), on the
+/// uncorrected v as in PyTorch. Moments are float32 for 16-bit parameters. One pass over memory per
+/// parameter.
 class Adam : public Optimizer {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {});

@@ -37,7 +37,8 @@ class Checker final : public StateVisitor {
   void number(const std::string& name, int64_t&) override { check(name, {}, true); }
   void number(const std::string& name, bool&) override { check(name, {}, true); }
   void tensors(std::initializer_list<Slot> slots, const Tensor& like) override {
-    const bool there = std::ranges::any_of(slots, [&](const Slot& slot) { return state_.contains(slot.name); });
+    const bool there =
+        std::ranges::any_of(slots, [&](const Slot& slot) { return state_.contains(slot.name); });
     for (const Slot& slot : slots) check(slot.name, like.shape(), there);
   }
 
@@ -88,8 +89,10 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(par
   std::unordered_set<const TensorImpl*> seen;
   for (const Tensor& parameter : parameters_) {
     if (!parameter.defined()) fail("Optimizer", "a parameter is undefined");
-    if (!parameter.is_leaf()) fail("Optimizer", "cannot optimize a tensor that is no leaf", {{"parameter", parameter}});
-    if (!is_floating(parameter.dtype())) fail("Optimizer", "a parameter must be floating", {{"parameter", parameter}});
+    if (!parameter.is_leaf())
+      fail("Optimizer", "cannot optimize a tensor that is no leaf", {{"parameter", parameter}});
+    if (!is_floating(parameter.dtype()))
+      fail("Optimizer", "a parameter must be floating", {{"parameter", parameter}});
     if (!seen.insert(parameter.impl()).second) {
       fail("Optimizer", "a parameter is listed twice, or in two groups", {{"parameter", parameter}});
     }
@@ -99,8 +102,10 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(par
 void Optimizer::zero_grad(bool set_to_none) {
   for (Tensor parameter : parameters_) {
     if (!parameter.grad().defined()) continue;
-    if (set_to_none) parameter.set_grad({});
-    else parameter.set_grad(parameter.grad().detach().zero_());
+    if (set_to_none)
+      parameter.set_grad({});
+    else
+      parameter.set_grad(parameter.grad().detach().zero_());
   }
 }
 
@@ -122,8 +127,9 @@ void Optimizer::load_state_dict(const StateDict& state) {
 
 Tensor zeros_for_moment(const Tensor& parameter) {
   const bool dense = is_dense(parameter.shape(), parameter.strides());
-  Tensor moment = empty_strided(parameter.shape(), dense ? parameter.strides() : contiguous_strides(parameter.shape()),
-                                compute_type(parameter.dtype()), parameter.device());
+  Tensor moment =
+      empty_strided(parameter.shape(), dense ? parameter.strides() : contiguous_strides(parameter.shape()),
+                    compute_type(parameter.dtype()), parameter.device());
   return moment.zero_();
 }
 

@@ -50,8 +50,8 @@ class Optimizer {
   /// All parameters, of all groups.
   const std::vector<Tensor>& parameters() const { return parameters_; }
 
-  /// `state.<parameter>.<name>` and `group.<group>.<name>`; numbers are 0-d float64, int64 or bool tensors. A copy: later
-  /// steps do not change it.
+  /// `state.<parameter>.<name>` and `group.<group>.<name>`; numbers are 0-d float64, int64 or bool tensors. A
+  /// copy: later steps do not change it.
   StateDict state_dict();
   /// Throws Error that lists every missing, unexpected and misshapen key, and then changes nothing.
   void load_state_dict(const StateDict& state);

@@ -7,7 +7,9 @@ namespace mezzo::optim {
 namespace {
 
 void check(const SgdOptions& options) {
-  const auto refuse = [](std::string_view what, double value) { fail("SGD", text("invalid ", what, ": ", value)); };
+  const auto refuse = [](std::string_view what, double value) {
+    fail("SGD", text("invalid ", what, ": ", value));
+  };
   if (!(options.lr >= 0)) refuse("learning rate", options.lr);
   if (!(options.momentum >= 0)) refuse("momentum", options.momentum);
   if (!(options.weight_decay >= 0)) refuse("weight decay", options.weight_decay);

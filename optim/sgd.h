@@ -13,10 +13,11 @@ struct SgdOptions {
 };
 
 /// With g the gradient (negated to maximize, + weight_decay p):
-///   buf = momentum buf + (1 - dampening) g, the first time buf = g;  g = g + momentum buf if nesterov, else buf
-///   p = p - lr g
-/// Sutskever et al., "On the importance of initialization and momentum in deep learning" (2013), in PyTorch's form, where lr
-/// multiplies the buffer. Buffers are float32 for 16-bit parameters. One pass over memory per parameter.
+///   buf = momentum buf + (1 - dampening) g, the first time buf = g;  g = g + momentum buf if nesterov, else
+///   buf p = p - lr g
+/// Sutskever et al., "On the importance of initialization and momentum in deep learning" (2013), in PyTorch's
+/// form, where lr multiplies the buffer. Buffers are float32 for 16-bit parameters. One pass over memory per
+/// parameter.
 class SGD : public Optimizer {
  public:
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {});

@@ -1,4 +1,5 @@
 // Making tensors.
+#include <algorithm>
 #include <cmath>
 
 #include "tensor/random.h"
@@ -32,7 +33,7 @@ size_t checked_bytes(std::string_view op, const Shape& shape, DType dtype) {
   for (int64_t size : shape) {
     if (size < 0) fail(op, text("size ", size, " is negative; shape ", to_string(shape)));
   }
-  if (shape.numel() == 0) return 0;
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   for (int64_t size : shape) {
     if (__builtin_mul_overflow(bytes, static_cast<size_t>(size), &bytes) || bytes > PTRDIFF_MAX) {
       fail(op, text("a tensor of shape ", to_string(shape), ' ', name_of(dtype),

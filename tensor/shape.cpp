@@ -1,7 +1,7 @@
 #include "tensor/shape.h"
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
 
 #include "tensor/error.h"
 
@@ -35,7 +35,15 @@ void Shape::erase(int at) {
   --dims_;
 }
 
-int64_t Shape::numel() const { return std::accumulate(begin(), end(), int64_t{1}, std::multiplies<>()); }
+int64_t Shape::numel() const {
+  int64_t count = 1;
+  bool overflows = false;
+  for (int64_t size : *this) {
+    if (size == 0) return 0;
+    overflows |= __builtin_mul_overflow(count, size, &count);
+  }
+  return overflows ? std::numeric_limits<int64_t>::max() : count;
+}
 
 bool Shape::operator==(const Shape& other) const {
   return std::equal(begin(), end(), other.begin(), other.end());

@@ -34,7 +34,7 @@ class Shape {
   void insert(int at, int64_t size);
   void erase(int at);
 
-  /// Product of the sizes; 1 for a 0-d shape.
+  /// Product of the sizes; 1 for a 0-d shape, the largest number for a product beyond it.
   int64_t numel() const;
   bool operator==(const Shape& other) const;
 

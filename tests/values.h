@@ -21,7 +21,9 @@ inline Tensor make(const Values& values, DType dtype = float64) {
 inline Tensor scalar(double value, DType dtype = float64) { return make({value}, Shape{}, dtype); }
 
 /// The same as leaves that require grad.
-inline Tensor leaf(const Values& values, DType dtype = float64) { return make(values, dtype).requires_grad_(); }
+inline Tensor leaf(const Values& values, DType dtype = float64) {
+  return make(values, dtype).requires_grad_();
+}
 inline Tensor leaf(const Values& values, const Shape& shape, DType dtype = float64) {
   return make(values, shape, dtype).requires_grad_();
 }

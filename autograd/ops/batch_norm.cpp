@@ -111,6 +111,20 @@ struct BatchNormGrad {
   static constexpr OpId id = OpId::batch_norm_grad;
   bool batch_statistics;
 
+  void check(Inputs in) const {
+    const Tensor &g = in[0], &x = in[1];
+    if (g.shape() != x.shape() || x.dim() < 2 || !is_floating(x.dtype())) {
+      fail("batch_norm_grad", "gradient and input must be floating and of one shape [N, C, ...]", {{"gradient", g}, {"input", x}});
+    }
+    constexpr std::string_view names[] = {"", "", "weight", "mean", "invstd"};
+    for (size_t k = 2; k < in.size(); ++k) {
+      if (k == 2 && !in[k].defined()) continue;
+      if (in[k].shape() != Shape{x.size(1)}) {
+        fail("batch_norm_grad", text(names[k], " must have ", x.size(1), " elements"), {{"input", x}, {names[k], in[k]}});
+      }
+    }
+  }
+
   std::array<Tensor, 3> forward(Inputs in, Saver& save) const {
     const Tensor &g = in[0], &x = in[1], &weight = in[2], &mean = in[3], &invstd = in[4];
     const DType dtype = weight.defined() ? weight.dtype() : compute_type(x.dtype());
@@ -201,6 +215,9 @@ std::vector<Sample> samples<OpId::batch_norm_grad>() {
   };
   return {{"running statistics",
            {uniform_sample({2, 3, 2, 2}), uniform_sample({2, 3, 2, 2}), uniform_sample({3}), uniform_sample({3}), uniform_sample({3}, 0.5, 2)},
+           eval},
+          {"no images",
+           {uniform_sample({0, 3, 2, 2}), uniform_sample({0, 3, 2, 2}), uniform_sample({3}), uniform_sample({3}), uniform_sample({3}, 0.5, 2)},
            eval},
           {"batch statistics", {uniform_sample({2, 3, 2, 2}), uniform_sample({2, 3, 2, 2}), uniform_sample({3})}, train}};
 }

@@ -13,4 +13,9 @@ void check_same_dtype(std::string_view op, std::initializer_list<Operand> operan
   }
 }
 
+void check_floating(std::string_view op, std::initializer_list<Operand> operands) {
+  check_same_dtype(op, operands);
+  if (!is_floating(operands.begin()->tensor.dtype())) fail(op, "needs a floating dtype", operands);
+}
+
 }  // namespace mezzo::ops

@@ -10,5 +10,7 @@ namespace mezzo::ops {
 
 /// Throws Error unless the defined operands have one dtype: products do not promote.
 void check_same_dtype(std::string_view op, std::initializer_list<Operand> operands);
+/// The same, and that dtype must be floating.
+void check_floating(std::string_view op, std::initializer_list<Operand> operands);
 
 }  // namespace mezzo::ops

@@ -22,11 +22,44 @@ Shape output_shape(const ConvGeometry& geometry, const Shape& x, const Shape& we
   return {x[0], weight[0], output_size(geometry, x[2], weight[2], 0), output_size(geometry, x[3], weight[3], 1)};
 }
 
-/// Channels-last if `like` is, else row-major.
-Tensor empty_in_layout_of(const Tensor& like, const Shape& shape) {
-  const bool last = like.is_contiguous(channels_last) && !like.is_contiguous();
-  return empty(shape, {.dtype = like.dtype(), .device = like.device(),
-                       .format = last ? channels_last : contiguous_format});
+/// The layout of an activation. With one channel both are the same memory, and its strides still tell.
+MemoryFormat format_of(const Tensor& x) {
+  const bool last = x.is_contiguous(channels_last) && x.strides() != contiguous_strides(x.shape());
+  return last ? channels_last : contiguous_format;
+}
+
+Tensor empty_activation(const Tensor& like, const Shape& shape, MemoryFormat format) {
+  return empty(shape, {.dtype = like.dtype(), .device = like.device(), .format = format});
+}
+
+/// conv2d_input_grad in the layout of the input, which is that of the layers before it: the gradient's may have been
+/// lost on its way here.
+Tensor input_grad(const Tensor& g, const Tensor& weight, const Shape& shape, const ConvGeometry& geometry,
+                  MemoryFormat format);
+
+/// Throws Error unless the geometry fits an input of shape x, a weight, and each other; `operands` are for the message.
+void check_geometry(std::string_view op, const ConvGeometry& geometry, const Shape& x, const Shape& weight,
+                    std::initializer_list<Operand> operands) {
+  const auto wrong = [&](const std::string& fact) { fail(op, fact, operands); };
+  if (x.dim() != 4) wrong(text("input must be [N, C, H, W] but has ", x.dim(), " dimensions"));
+  if (weight.dim() != 4) wrong("weight must be [O, C / groups, KH, KW]");
+  const int64_t groups = geometry.groups;
+  if (groups < 1 || x[1] % groups != 0 || weight[0] % groups != 0) {
+    wrong(text("groups = ", groups, " does not divide ", x[1], " input and ", weight[0], " output channels"));
+  }
+  if (x[1] != weight[1] * groups) {
+    wrong(text("input has ", x[1], " channels but weight expects ", weight[1] * groups));
+  }
+  for (size_t axis = 0; axis < 2; ++axis) {
+    const int64_t size = x[2 + static_cast<int>(axis)], kernel = weight[2 + static_cast<int>(axis)];
+    if (geometry.stride[axis] < 1 || geometry.dilation[axis] < 1 || geometry.padding[axis] < 0 || kernel < 1) {
+      wrong("stride, dilation and kernel size must be at least 1, padding at least 0");
+    }
+    const int64_t span = geometry.dilation[axis] * (kernel - 1) + 1;
+    if (span > size + 2 * geometry.padding[axis]) {
+      wrong(text("the kernel spans ", span, " but the padded input ", size + 2 * geometry.padding[axis]));
+    }
+  }
 }
 
 View view_or_none(const Tensor& x) { return x.defined() ? x.view_of_memory() : View{}; }
@@ -39,36 +72,17 @@ struct Conv2d {
 
   void check(Inputs in) const {
     const Tensor &x = in[0], &weight = in[1], &bias = in[2];
-    const auto wrong = [&](const std::string& fact) {
-      fail("conv2d", fact, {{"input", x}, {"weight", weight}, {"bias", bias}});
-    };
-    check_same_dtype("conv2d", {{"input", x}, {"weight", weight}, {"bias", bias}});
-    if (!is_floating(x.dtype())) wrong("needs a floating dtype");
-    if (x.dim() != 4) wrong(text("input must be [N, C, H, W] but has ", x.dim(), " dimensions"));
-    if (weight.dim() != 4) wrong("weight must be [O, C / groups, KH, KW]");
-    const int64_t groups = geometry.groups;
-    if (groups < 1 || x.size(1) % groups != 0 || weight.size(0) % groups != 0) {
-      wrong(text("groups = ", groups, " does not divide ", x.size(1), " input and ", weight.size(0), " output channels"));
-    }
-    if (x.size(1) != weight.size(1) * groups) {
-      wrong(text("input has ", x.size(1), " channels but weight expects ", weight.size(1) * groups));
-    }
-    if (bias.defined() && bias.shape() != Shape{weight.size(0)}) wrong(text("bias must have ", weight.size(0), " elements"));
-    for (size_t axis = 0; axis < 2; ++axis) {
-      const int64_t size = x.size(2 + static_cast<int>(axis)), kernel = weight.size(2 + static_cast<int>(axis));
-      if (geometry.stride[axis] < 1 || geometry.dilation[axis] < 1 || geometry.padding[axis] < 0 || kernel < 1) {
-        wrong("stride, dilation and kernel size must be at least 1, padding at least 0");
-      }
-      const int64_t span = geometry.dilation[axis] * (kernel - 1) + 1;
-      if (span > size + 2 * geometry.padding[axis]) {
-        wrong(text("the kernel spans ", span, " but the padded input ", size + 2 * geometry.padding[axis]));
-      }
+    const std::initializer_list<Operand> operands = {{"input", x}, {"weight", weight}, {"bias", bias}};
+    check_floating("conv2d", operands);
+    check_geometry("conv2d", geometry, x.shape(), weight.shape(), operands);
+    if (bias.defined() && bias.shape() != Shape{weight.size(0)}) {
+      fail("conv2d", text("bias must have ", weight.size(0), " elements"), operands);
     }
   }
 
   Tensor forward(Inputs in, Saver& save) const {
     const Tensor &x = in[0], &weight = in[1];
-    const Tensor out = empty_in_layout_of(x, output_shape(geometry, x.shape(), weight.shape()));
+    const Tensor out = empty_activation(x, output_shape(geometry, x.shape(), weight.shape()), format_of(x));
     kernels(x.device()).conv2d(out.view_of_memory(), x.view_of_memory(), weight.view_of_memory(), view_or_none(in[2]), geometry);
     save(save.needs(1) || save.needs(2) ? x : Tensor());
     save(weight);
@@ -77,10 +91,12 @@ struct Conv2d {
 
   Tensors backward(Node& node, Inputs g) const {
     Tensors grads(3);
-    const Tensor weight = node.saved(1);
-    if (node.needs(0)) grads[0] = conv2d_input_grad(g[0], weight, node.input_info(0).shape, geometry);
+    const Tensor x = node.saved(0), weight = node.saved(1);
+    if (node.needs(0)) {
+      grads[0] = input_grad(g[0], weight, node.input_info(0).shape, geometry, format_of(x.defined() ? x : g[0]));
+    }
     if (node.needs(1)) {
-      const auto [weight_grad, bias_grad] = conv2d_weight_grad(g[0], node.saved(0), weight.shape(), geometry);
+      const auto [weight_grad, bias_grad] = conv2d_weight_grad(g[0], x, weight.shape(), geometry);
       grads[1] = weight_grad;
       grads[2] = bias_grad;
     } else if (node.needs(2)) {
@@ -95,16 +111,18 @@ struct Conv2dInputGrad {
   static constexpr OpId id = OpId::conv2d_input_grad;
   Shape shape;
   ConvGeometry geometry;
+  MemoryFormat format;
 
   void check(Inputs in) const {
-    check_same_dtype("conv2d_input_grad", {{"gradient", in[0]}, {"weight", in[1]}});
-    if (shape.dim() != 4 || in[1].dim() != 4 || in[0].shape() != output_shape(geometry, shape, in[1].shape())) {
-      fail("conv2d_input_grad", text("the gradient has not the shape of an output for input ", to_string(shape)),
-           {{"gradient", in[0]}, {"weight", in[1]}});
+    const std::initializer_list<Operand> operands = {{"gradient", in[0]}, {"weight", in[1]}};
+    check_floating("conv2d_input_grad", operands);
+    check_geometry("conv2d_input_grad", geometry, shape, in[1].shape(), operands);
+    if (in[0].shape() != output_shape(geometry, shape, in[1].shape())) {
+      fail("conv2d_input_grad", text("the gradient has not the shape of an output for input ", to_string(shape)), operands);
     }
   }
   Tensor forward(Inputs in, Saver& save) const {
-    const Tensor out = empty_in_layout_of(in[0], shape);
+    const Tensor out = empty_activation(in[0], shape, format);
     kernels(out.device()).conv2d_input_grad(out.view_of_memory(), in[0].view_of_memory(), in[1].view_of_memory(), geometry);
     save(save.needs(1) ? in[0] : Tensor());
     save(in[1]);
@@ -119,6 +137,15 @@ struct Conv2dInputGrad {
   }
 };
 
+namespace {
+
+Tensor input_grad(const Tensor& g, const Tensor& weight, const Shape& shape, const ConvGeometry& geometry,
+                  MemoryFormat format) {
+  return call(Conv2dInputGrad{shape, geometry, format}, g, weight);
+}
+
+}  // namespace
+
 /// dw and db, linear in g; dw in x too. For gradients u, v of them: dg = conv2d(x, u) + v, dx = conv2d_input_grad(g, u).
 struct Conv2dWeightGrad {
   static constexpr OpId id = OpId::conv2d_weight_grad;
@@ -126,10 +153,11 @@ struct Conv2dWeightGrad {
   ConvGeometry geometry;
 
   void check(Inputs in) const {
-    check_same_dtype("conv2d_weight_grad", {{"gradient", in[0]}, {"input", in[1]}});
-    if (shape.dim() != 4 || in[1].dim() != 4 || in[0].shape() != output_shape(geometry, in[1].shape(), shape)) {
-      fail("conv2d_weight_grad", text("the gradient has not the shape of an output for weight ", to_string(shape)),
-           {{"gradient", in[0]}, {"input", in[1]}});
+    const std::initializer_list<Operand> operands = {{"gradient", in[0]}, {"input", in[1]}};
+    check_floating("conv2d_weight_grad", operands);
+    check_geometry("conv2d_weight_grad", geometry, in[1].shape(), shape, operands);
+    if (in[0].shape() != output_shape(geometry, in[1].shape(), shape)) {
+      fail("conv2d_weight_grad", text("the gradient has not the shape of an output for weight ", to_string(shape)), operands);
     }
   }
   std::array<Tensor, 2> forward(Inputs in, Saver& save) const {
@@ -151,7 +179,7 @@ struct Conv2dWeightGrad {
       else grads[0] = expand(reshape(bias_part, {1, shape[0], 1, 1}), whole);
     }
     if (node.needs(1) && weight_part.defined()) {
-      grads[1] = conv2d_input_grad(node.saved(0), weight_part, x.shape(), geometry);
+      grads[1] = input_grad(node.saved(0), weight_part, x.shape(), geometry, format_of(x));
     }
     return grads;
   }
@@ -163,7 +191,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
   return call(ops::Conv2d{geometry}, x, weight, bias);
 }
 Tensor conv2d_input_grad(const Tensor& g, const Tensor& weight, const Shape& shape, const ConvGeometry& geometry) {
-  return call(ops::Conv2dInputGrad{shape, geometry}, g, weight);
+  return ops::input_grad(g, weight, shape, geometry, ops::format_of(g));
 }
 std::array<Tensor, 2> conv2d_weight_grad(const Tensor& g, const Tensor& x, const Shape& shape, const ConvGeometry& geometry) {
   return call(ops::Conv2dWeightGrad{shape, geometry}, g, x);

@@ -1,6 +1,7 @@
 // Matrix products: matmul, linear. B: batch dimensions, M x K times K x N.
 #include "autograd/call.h"
 #include "autograd/ops/check.h"
+#include "autograd/ops/pointwise_op.h"
 #include "autograd/samples.h"
 #include "tensor/tensor_impl.h"
 
@@ -43,6 +44,7 @@ struct MatMul {
     const Tensor &a = in[0], &b = in[1];
     if (a.dim() == 0 || b.dim() == 0) fail("matmul", "0-d tensors have no matrix product", {{"a", a}, {"b", b}}, "use mul");
     check_same_dtype("matmul", {{"a", a}, {"b", b}});
+    refuse_bool("matmul", in);
     const int64_t inner = b.size(b.dim() == 1 ? 0 : -2);
     if (a.size(-1) != inner) {
       fail("matmul", text("a's rows have ", a.size(-1), " elements but b's columns have ", inner), {{"a", a}, {"b", b}});
@@ -101,6 +103,7 @@ struct Linear {
   void check(Inputs in) const {
     const Tensor &x = in[0], &weight = in[1], &bias = in[2];
     check_same_dtype("linear", {{"input", x}, {"weight", weight}, {"bias", bias}});
+    refuse_bool("linear", in.first(2));
     if (weight.dim() != 2) fail("linear", "weight must be [out, in]", {{"input", x}, {"weight", weight}});
     if (x.dim() == 0 || x.size(-1) != weight.size(1)) {
       fail("linear", text("input has ", x.dim() ? x.size(-1) : 0, " features but weight expects ", weight.size(1)),

@@ -126,7 +126,8 @@ struct Argmax : Reduce {
   static constexpr OpId id = OpId::argmax;
 
   void check(Inputs in) const {
-    if (in[0].dim() > 0 && in[0].size(static_cast<int>(dims[0])) == 0) {
+    const int d = wrap_dim("argmax", dims[0], in[0]);
+    if (in[0].dim() > 0 && in[0].size(d) == 0) {
       fail("argmax", "there is no largest of nothing", {{"input", in[0]}});
     }
   }

@@ -19,13 +19,12 @@ Tensor share(const Tensor& x, int64_t offset, const Shape& shape, const Shape& s
 
 /// `shape` with a -1 replaced by what x's elements leave for it; throws Error if they do not fit.
 Shape fit_shape(std::string_view op, const Tensor& x, Shape shape) {
-  int open = -1;
-  int64_t known = 1;
-  for (int d = 0; d < shape.dim(); ++d) {
-    if (shape[d] == -1 && open < 0) open = d;
-    else known *= shape[d];
+  const auto open = std::find(shape.begin(), shape.end(), -1);
+  if (open != shape.end()) {
+    *open = 1;
+    const int64_t known = shape.numel();
+    *open = known > 0 && x.numel() % known == 0 ? x.numel() / known : -1;
   }
-  if (open >= 0 && known > 0 && x.numel() % known == 0) shape[open] = x.numel() / known;
   if (std::any_of(shape.begin(), shape.end(), [](int64_t size) { return size < 0; }) || shape.numel() != x.numel()) {
     fail(op, text(x.numel(), " elements do not fit shape ", to_string(shape)), {{"input", x}});
   }

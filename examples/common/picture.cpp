@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iomanip>
 #include <limits>
+#include <utility>
 
 #include "tensor/error.h"
 
@@ -119,7 +120,8 @@ std::vector<double> linear_ticks(const Axis& axis, double smallest_step = 0) {
   const double power = std::pow(10, std::floor(std::log10(wanted)));
   const double ratio = wanted / power, step = power * (ratio <= 1 ? 1 : ratio <= 2 ? 2 : ratio <= 5 ? 5 : 10);
   std::vector<double> ticks;
-  for (double i = std::ceil(axis.low / step); i * step <= axis.high; ++i) ticks.push_back(i * step);
+  const double first = std::ceil(axis.low / step);
+  for (int i = 0; i < 7 && (first + i) * step <= axis.high; ++i) ticks.push_back((first + i) * step);
   return ticks;
 }
 

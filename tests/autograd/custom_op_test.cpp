@@ -34,7 +34,9 @@ struct SumAndDifference {
   static constexpr auto name = "sum_and_difference";
   std::array<Tensor, 2> forward(Inputs in, Saver&) const { return {in[0] + in[1], in[0] - in[1]}; }
   Tensors backward(Node&, Inputs g) const {
-    const auto or_zero = [&](size_t i) { return g[i].defined() ? g[i] : zeros(g[1 - i].shape(), {.dtype = float64, .device = g[1 - i].device()}); };
+    const auto or_zero = [&](size_t i) {
+      return g[i].defined() ? g[i] : zeros(g[1 - i].shape(), {.dtype = float64, .device = g[1 - i].device()});
+    };
     return {or_zero(0) + or_zero(1), or_zero(0) - or_zero(1)};
   }
 };
@@ -71,12 +73,14 @@ TEST_CASE("custom op: records one node, and none under no_grad") {
 }
 
 TEST_CASE("custom op: its errors carry its name") {
-  CHECK_THROWS_WITH_AS(Power::power(make({1}, int64), 2), "power: needs a floating dtype; input [1] int64 cpu", Error);
+  CHECK_THROWS_WITH_AS(Power::power(make({1}, int64), 2),
+                       doctest::Contains("power: needs a floating dtype; input [1] int64 "), Error);
   const Tensor x = leaf({2}), y = Power::power(x, 2);
   y.sum().backward();
   CHECK_THROWS_WITH_AS(y.sum().backward(), doctest::Contains("power a second time"), Error);
   CHECK_THROWS_WITH_AS(call(WrongShape{}, leaf({1, 2})).sum().backward(),
-                       doctest::Contains("wrong_shape: its backward returned a gradient of shape [5]"), Error);
+                       doctest::Contains("wrong_shape: its backward returned a gradient of shape [5]"),
+                       Error);
 }
 
 TEST_CASE("custom op: several outputs, of which one may go unused") {

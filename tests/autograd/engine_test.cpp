@@ -127,6 +127,13 @@ TEST_CASE("grad has the leaf's layout, shape and dtype") {
   CHECK(values(a.grad()) == Values{2, 3});
 }
 
+TEST_CASE("an expanded leaf gets a gradient of its own for every element") {
+  const Tensor a = make({1}).expand({3}).requires_grad_();
+  for (int i = 0; i < 2; ++i) a.sum().backward();
+  (a * make({1, 2, 3})).sum().backward();
+  CHECK(values(a.grad()) == Values{3, 4, 5});
+}
+
 TEST_CASE("broadcasting is undone in the gradient") {
   const Tensor a = leaf({1, 2, 3}, {3, 1}), b = leaf({1, 2}), c = leaf({2}, Shape{});
   (a * b * c).sum().backward();
@@ -183,8 +190,11 @@ TEST_CASE("grad(): several outputs add up") {
 
 TEST_CASE("grad(): what it refuses") {
   const Tensor a = leaf({2}), unused = leaf({1}), constant = make({1});
-  CHECK_THROWS_WITH_AS(grad(Tensors{a * a}, Tensors{a, unused}), doctest::Contains("input 1 was not used"), Error);
-  CHECK_THROWS_WITH_AS(grad(Tensors{a * a}, Tensors{constant}), doctest::Contains("input 0 does not require grad"), Error);
+  CHECK_THROWS_WITH_AS(grad(Tensors{a * a}, Tensors{a, unused}), doctest::Contains("input 1 was not used"),
+                       Error);
+  CHECK_FALSE(grad(Tensors{a * a}, Tensors{a, unused}, {}, {.allow_unused = true})[1].defined());
+  CHECK_THROWS_WITH_AS(grad(Tensors{a * a}, Tensors{constant}),
+                       doctest::Contains("input 0 does not require grad"), Error);
   CHECK_THROWS_AS(grad(Tensors{a * a}, Tensors{}), Error);
   CHECK_THROWS_AS(grad(Tensors{constant}, Tensors{a}), Error);
 }
@@ -298,7 +308,9 @@ TEST_CASE("subgradients") {
 TEST_CASE("a third derivative of a pointwise op is refused, by name") {
   const Tensor x = leaf({0.5});
   Tensor y = x.sin().sum();
-  for (int order = 1; order <= 2; ++order) y = grad(Tensors{y}, Tensors{x}, {}, {.create_graph = true})[0].sum();
+  for (int order = 1; order <= 2; ++order)
+    y = grad(Tensors{y}, Tensors{x}, {}, {.create_graph = true})[0].sum();
   CHECK(y.item<double>() == doctest::Approx(-std::sin(0.5)));
-  CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains("slope: its gradient cannot be differentiated again"), Error);
+  CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains("slope: its gradient cannot be differentiated again"),
+                       Error);
 }

@@ -16,9 +16,7 @@ struct WrongInOneEntry {
     save(in[0]);
     return square(in[0]);
   }
-  Tensors backward(Node& node, Inputs g) const {
-    return {g[0] * node.saved(0) * make({2, 2, 2.001})};
-  }
+  Tensors backward(Node& node, Inputs g) const { return {g[0] * node.saved(0) * make({2, 2, 2.001})}; }
 };
 
 /// x * x with a right gradient whose own gradient is cut off.
@@ -69,7 +67,8 @@ TEST_CASE("gradcheck: an input that no output depends on has gradient 0") {
 }
 
 TEST_CASE("gradcheck refuses what differences cannot check") {
-  CHECK_THROWS_WITH_AS(gradcheck(product, Tensors{make({1}, float32), make({1})}), doctest::Contains("float64"), Error);
+  CHECK_THROWS_WITH_AS(gradcheck(product, Tensors{make({1}, float32), make({1})}),
+                       doctest::Contains("float64"), Error);
   CHECK(gradcheck([](Inputs in) { return Tensors{in[0].detach()}; }, Tensors{make({1})}) != "");
 }
 
@@ -93,8 +92,6 @@ TEST_CASE("vector_jacobian equals grad of the composition") {
 }
 
 TEST_CASE("vector_jacobian can be differentiated") {
-  const auto first = [](Inputs in) {
-    return vector_jacobian(product, in.first(2), Tensors{in[2], in[3]});
-  };
+  const auto first = [](Inputs in) { return vector_jacobian(product, in.first(2), Tensors{in[2], in[3]}); };
   CHECK(gradcheck(first, Tensors{make({1, -2}), make({4, 5}), make({1, 2}), make({0.5, 0.25})}) == "");
 }

@@ -65,7 +65,8 @@ TEST_CASE("in place: second derivatives") {
 
 TEST_CASE("in place: refused on a leaf that requires grad, unless nothing is recorded") {
   Tensor a = leaf({1, 2});
-  CHECK_THROWS_WITH_AS(a += 1, doctest::Contains("add_: a leaf that requires grad is changed in place"), Error);
+  CHECK_THROWS_WITH_AS(a += 1, doctest::Contains("add_: a leaf that requires grad is changed in place"),
+                       Error);
   CHECK_THROWS_AS(a.fill_(0), Error);
   CHECK_THROWS_AS(a.copy_(make({3, 4})), Error);
   CHECK_THROWS_AS(a.uniform_(), Error);
@@ -108,7 +109,11 @@ TEST_CASE("in place: a saved tensor that changed is noticed, through any of its 
   CHECK(message_after(output_changes, &exp).find("exp: ") == 0);
   CHECK(message_after(input_changes, &exp) == "");  // it saved its output
   CHECK(message_after(output_changes, &square) == "");
-  CHECK(message_after([](Tensor& input, const Tensor&) { input.detach().view({2, 1})[0].fill_(5); }, &log) != "");
+  CHECK(message_after(
+            [](Tensor& input, const Tensor&) {
+              input.detach().view({2, 1})[0].fill_(5);
+            },
+            &log) != "");
   CHECK(message_after([](Tensor& input, const Tensor&) { input.detach().copy_(make({5, 6})); }, &log) != "");
 }
 
@@ -194,7 +199,8 @@ TEST_CASE("fill_, zero_ and random fills end the history") {
 }
 
 TEST_CASE("in place: the result's kind and shape must fit") {
-  Tensor i = make({1, 2}, int32), b = make({1, 0}, bool_), h = make({1, 2}, float16), u = make({1, 255}, uint8);
+  Tensor i = make({1, 2}, int32), b = make({1, 0}, bool_), h = make({1, 2}, float16),
+         u = make({1, 255}, uint8);
   CHECK_THROWS_WITH_AS(i += 1.5, doctest::Contains("float32 and cannot be kept in int32"), Error);
   CHECK_THROWS_WITH_AS(b += 1, doctest::Contains("int64 and cannot be kept in bool"), Error);
   CHECK_THROWS_AS(i /= 2, Error);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -301,8 +302,13 @@ TEST_CASE("picture: panels through their own range, the curve beneath") {
   CHECK(colors.count(0xd62728) == 1);  // the value that is none
   CHECK(colors.count(0x31688e) == 1);  // the curve
 
-  for (const std::vector<double>& losses :
-       {std::vector<double>{0.5}, {0.5, 0.5}, {0, 0}, {nan, nan}, {-1, 3}, {1e-9, 1e9}}) {
+  for (const std::vector<double>& losses : {std::vector<double>{0.5},
+                                            {0.5, 0.5},
+                                            {0, 0},
+                                            {nan, nan},
+                                            {-1, 3},
+                                            {1, std::nextafter(1.0, 2.0)},
+                                            {1e-9, 1e9}}) {
     CHECK_NOTHROW(write_training_picture(path, {panel}, losses));
   }
   CHECK_THROWS_AS(write_training_picture(path, {{"output", 2, 2, {1, 2, 3}}}, {1.0}), Error);

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "autograd/grad_mode.h"
 #include "autograd/ops.h"
 #include "nn/nn.h"
 #include "tensor/random.h"
@@ -58,9 +59,7 @@ nn::BatchNorm2d make_batch_norm(const nlohmann::json& options, DType dtype) {
 void check_batch_norm(const Golden& golden, const std::string& prefix, nn::BatchNorm2d layer, DType dtype) {
   CAPTURE(prefix);
   const double tolerance = golden_tolerance(dtype);
-  const auto stored = [&](const std::string& name) {
-    return golden.tensor(prefix + name).to(test_device());
-  };
+  const auto stored = [&](const std::string& name) { return golden.tensor(prefix + name).to(test_device()); };
   for (auto& [name, parameter] : layer.named_parameters()) {
     const NoGradGuard guard;
     Tensor(parameter).copy_(stored(name));
@@ -73,13 +72,14 @@ void check_batch_norm(const Golden& golden, const std::string& prefix, nn::Batch
     const Tensor out = layer(x[step]);
     out.backward(grad_out[step].clone());
     CHECK(close(out, stored("out")[step], tolerance));
-    for (const auto& [name, parameter] : layer.named_parameters()) {
-      CAPTURE(name);
-      CHECK(close(parameter.grad(), stored("grad_" + name)[step], tolerance));
+    for (const auto& named : layer.named_parameters()) {
+      CAPTURE(named.first);
+      CHECK(close(named.second.grad(), stored("grad_" + named.first)[step], tolerance));
     }
-    for (const auto& [name, buffer] : layer.named_buffers()) {
-      CAPTURE(name);
-      CHECK(close(buffer, stored(name)[step], buffer.dtype() == int64 ? 0 : tolerance));
+    for (const auto& named : layer.named_buffers()) {
+      CAPTURE(named.first);
+      const Tensor& buffer = named.second;
+      CHECK(close(buffer, stored(named.first)[step], buffer.dtype() == int64 ? 0 : tolerance));
     }
   }
   CHECK(close(x.grad(), stored("grad_x"), tolerance));
@@ -141,7 +141,10 @@ TEST_CASE("golden: bounds of initial weights and biases") {
   for (size_t i = 0; i < conv2d.size(); ++i) {
     CAPTURE(i);
     const auto s = shape_of("conv2d", i);
-    check_bound<nn::Conv2d>([&] { return nn::Conv2d(s[0], s[1], {s[2], s[3]}, {.groups = s[4]}); },
-                            conv2d[i]);
+    check_bound<nn::Conv2d>(
+        [&] {
+          return nn::Conv2d(s[0], s[1], {s[2], s[3]}, {.groups = s[4]});
+        },
+        conv2d[i]);
   }
 }

@@ -33,7 +33,8 @@ Net initial_net(const Golden& golden, DType dtype) {
   Net net(16);
   const std::string prefix = "initial.";
   StateDict state;
-  for (const std::string& key : golden.keys(prefix)) state.insert(key.substr(prefix.size()), golden.tensor(key));
+  for (const std::string& key : golden.keys(prefix))
+    state.insert(key.substr(prefix.size()), golden.tensor(key));
   net.load_state_dict(state);
   net.to(dtype).to(test_device());
   return net;
@@ -53,8 +54,8 @@ std::vector<double> train(Net& net, const Tensor& inputs, const Tensor& targets)
   return losses;
 }
 
-/// Steps are counted from 1. Rounding grows with each step of float32, until the biases before a BatchNorm, whose
-/// gradient is nothing but rounding and which Adam moves as far as any other, show in the third digit.
+/// Steps are counted from 1. Rounding grows with each step of float32, until the biases before a BatchNorm,
+/// whose gradient is nothing but rounding and which Adam moves as far as any other, show in the third digit.
 double allowed(DType dtype, size_t step) {
   if (dtype == float64) return 1e-8;
   return step <= 5 ? 1e-5 : step <= 20 ? 1e-4 : 1e-2;

@@ -29,8 +29,10 @@ void check_gradients(Order order, std::string_view op, const Sample& sample) {
     return;
   }
   CHECK(gradcheck(sample.run, sample.inputs) == "");
-  if (order == Order::Twice) CHECK(gradgradcheck(sample.run, sample.inputs) == "");
-  else CHECK(refusal_of_second(sample).starts_with(text(op, ": ")));
+  if (order == Order::Twice)
+    CHECK(gradgradcheck(sample.run, sample.inputs) == "");
+  else
+    CHECK(refusal_of_second(sample).starts_with(text(op, ": ")));
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace mezzo {
 
-/// A kind of memory layout. `arrange` returns a tensor that lies so, undefined if x cannot (or if that is no other
-/// layout than x's own). An expanded tensor repeats a part of x, so its values differ.
+/// A kind of memory layout. `arrange` returns a tensor that lies so, undefined if x cannot (or if that is no
+/// other layout than x's own). An expanded tensor repeats a part of x, so its values differ.
 struct Layout {
   std::string_view name;
   Tensor (*arrange)(const Tensor& x);

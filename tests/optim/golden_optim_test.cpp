@@ -14,7 +14,8 @@ using namespace mezzo;
 
 namespace {
 
-std::unique_ptr<optim::Optimizer> make_optimizer(std::vector<Tensor> parameters, const nlohmann::json& given) {
+std::unique_ptr<optim::Optimizer> make_optimizer(std::vector<Tensor> parameters,
+                                                 const nlohmann::json& given) {
   const auto number = [&](const char* name, double otherwise) { return given.value(name, otherwise); };
   const auto flag = [&](const char* name) { return given.value(name, false); };
   if (given.at("class") == "SGD") {
