@@ -3,10 +3,13 @@
 // An op is a struct. Its members are the call's options; its functions are
 //   void check(Inputs in) const                   throws before anything is touched; may be left out
 //   Tensor forward(Inputs in, Saver& save)        computes; save(x) keeps x for backward
-//   Tensors backward(Node& node, Inputs g) const  gradients of the inputs from those of the outputs: node.saved(i) is
-//                                                 what was saved, node.needs(i) whether anybody wants gradient i
+//   Tensors backward(Node& node, Inputs g) const  gradients of the inputs from those of the outputs:
+//   node.saved(i) is
+//                                                 what was saved, node.needs(i) whether anybody wants
+//                                                 gradient i
 // forward may return a std::array of Tensors. Backward is written in ops, so it can be differentiated again.
-// An op of the table names its row (`static constexpr OpId id`), a user's op itself (`static constexpr auto name`).
+// An op of the table names its row (`static constexpr OpId id`), a user's op itself (`static constexpr auto
+// name`).
 #pragma once
 
 #include <array>
@@ -38,14 +41,18 @@ class Saver {
 
 template <class Op>
 constexpr std::string_view name_of() {
-  if constexpr (requires { Op::id; }) return info(Op::id).name;
-  else return Op::name;
+  if constexpr (requires { Op::id; })
+    return info(Op::id).name;
+  else
+    return Op::name;
 }
 
 template <class Op>
 constexpr Order order_of() {
-  if constexpr (requires { Op::id; }) return info(Op::id).order;
-  else return Order::Twice;
+  if constexpr (requires { Op::id; })
+    return info(Op::id).order;
+  else
+    return Order::Twice;
 }
 
 template <class Op>
@@ -76,7 +83,8 @@ bool wants_record(Inputs inputs);
 void check_inputs(std::string_view op, Inputs inputs);
 /// Gives `node` its edges.
 void connect(Node& node, Inputs inputs);
-/// Where forward returned one of its inputs: the same elements under a handle that can have a history of its own.
+/// Where forward returned one of its inputs: the same elements under a handle that can have a history of its
+/// own.
 void separate(Tensor& output, Inputs inputs);
 /// Makes `output` output `index` of `node`.
 void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index);
@@ -102,8 +110,10 @@ auto call(Op op, Inputs inputs) {
   if (!node) return result;
 
   std::span<Tensor> outputs;
-  if constexpr (std::same_as<decltype(result), Tensor>) outputs = {&result, 1};
-  else outputs = result;
+  if constexpr (std::same_as<decltype(result), Tensor>)
+    outputs = {&result, 1};
+  else
+    outputs = result;
   for (size_t i = 0; i < outputs.size(); ++i) {
     separate(outputs[i], inputs);
     attach(node, outputs[i], static_cast<int>(i));

@@ -1,6 +1,6 @@
-// The engine. Nodes carry the order in which their ops ran; backward pops the highest number first from a heap. That is
-// the tape read from its end: when a node comes up, everything that reads its outputs has run, so its gradient is
-// complete. There is no recursion, no visited set and no sort.
+// The engine. Nodes carry the order in which their ops ran; backward pops the highest number first from a
+// heap. That is the tape read from its end: when a node comes up, everything that reads its outputs has run,
+// so its gradient is complete. There is no recursion, no visited set and no sort.
 #include "autograd/engine.h"
 
 #include <algorithm>
@@ -15,14 +15,18 @@ namespace mezzo {
 
 namespace {
 
-/// True if nothing else holds the tensor or its memory, so that adding to it in place changes no other tensor.
-bool is_ours_alone(const Tensor& x) { return x.handle().use_count() == 1 && x.impl()->storage.use_count() == 1; }
+/// True if nothing else holds the tensor or its memory, so that adding to it in place changes no other
+/// tensor.
+bool is_ours_alone(const Tensor& x) {
+  return x.handle().use_count() == 1 && x.impl()->storage.use_count() == 1;
+}
 
 /// sum += x, without touching memory that another tensor shares.
 void accumulate(Tensor& sum, Tensor x) {
   if (!sum.defined()) {
     sum = std::move(x);
-  } else if (!grad_enabled() && is_ours_alone(sum) && sum.dtype() == x.dtype() && is_dense(sum.shape(), sum.strides())) {
+  } else if (!grad_enabled() && is_ours_alone(sum) && sum.dtype() == x.dtype() &&
+             is_dense(sum.shape(), sum.strides())) {
     sum.add_(x);
   } else {
     sum = add(sum, x);
@@ -32,19 +36,23 @@ void accumulate(Tensor& sum, Tensor x) {
 /// A gradient in the shape and dtype of what it belongs to: broadcasting and promotion undone.
 Tensor fitted(std::string_view op, const Tensor& gradient, const Shape& shape, DType dtype) {
   Shape joint;
-  if (gradient.shape() != shape && (!broadcast(gradient.shape(), shape, joint) || joint != gradient.shape())) {
+  if (gradient.shape() != shape &&
+      (!broadcast(gradient.shape(), shape, joint) || joint != gradient.shape())) {
     fail(op, text("its backward returned a gradient of shape ", to_string(gradient.shape()),
                   " for an input of shape ", to_string(shape)));
   }
   return to(sum_to(gradient, shape), dtype, gradient.device());
 }
 
-/// Adds to a leaf's grad. The first gradient is adopted only if no other tensor, nor element, shares its memory.
+/// Adds to a leaf's grad. The first gradient is adopted only if no other tensor, nor element, shares its
+/// memory.
 void accumulate_into_leaf(const Tensor& leaf, Tensor gradient) {
   Tensor& sum = leaf.impl()->grad;
   if (sum.defined()) {
-    if (grad_enabled()) sum = add(sum, gradient);
-    else sum.add_(gradient);
+    if (grad_enabled())
+      sum = add(sum, gradient);
+    else
+      sum.add_(gradient);
   } else if (!grad_enabled() && is_ours_alone(gradient) && gradient.strides() == leaf.strides() &&
              is_dense(leaf.shape(), leaf.strides())) {
     sum = std::move(gradient);
@@ -63,12 +71,15 @@ Tensor start_gradient(std::string_view op, const Tensor& output, const Tensor& g
   }
   if (!given.defined()) {
     if (output.numel() != 1) {
-      fail(op, "without a gradient the output must have one element", {{"output", output}}, "pass a gradient of its shape");
+      fail(op, "without a gradient the output must have one element", {{"output", output}},
+           "pass a gradient of its shape");
     }
     return full(output.shape(), 1.0, {.dtype = output.dtype(), .device = output.device()});
   }
-  if (given.shape() != output.shape() || given.dtype() != output.dtype() || given.device() != output.device()) {
-    fail(op, "the gradient must have the output's shape, dtype and device", {{"output", output}, {"gradient", given}});
+  if (given.shape() != output.shape() || given.dtype() != output.dtype() ||
+      given.device() != output.device()) {
+    fail(op, "the gradient must have the output's shape, dtype and device",
+         {{"output", output}, {"gradient", given}});
   }
   return given;
 }
@@ -124,7 +135,8 @@ class Engine {
     }
     if (!captures_.empty() && node.sequence <= lowest_) return;  // nothing that was asked for lies below
     if (node.released()) {
-      fail(op_, text("runs through ", node.name(), " a second time, but what it saved was freed by the first"), {},
+      fail(op_,
+           text("runs through ", node.name(), " a second time, but what it saved was freed by the first"), {},
            "pass retain_graph to the first backward");
     }
     Tensors results = node.backward(grads);
@@ -209,8 +221,10 @@ Tensors vector_jacobian(const std::function<Tensors(Inputs)>& composition, Input
     for (size_t i = 0; i < inputs.size(); ++i) {
       points.push_back(inputs[i]);
       if (!inputs[i].defined() || !is_floating(inputs[i].dtype())) continue;
-      // A node of its own above each input: the engine stops there, and with create_graph goes on from there later.
-      const Tensor source = create_graph && inputs[i].requires_grad() ? inputs[i] : inputs[i].detach().requires_grad_();
+      // A node of its own above each input: the engine stops there, and with create_graph goes on from there
+      // later.
+      const Tensor source =
+          create_graph && inputs[i].requires_grad() ? inputs[i] : inputs[i].detach().requires_grad_();
       points.back() = view(source, source.shape());
       wanted.push_back(i);
       sources.push_back(points.back());

@@ -45,7 +45,8 @@ Tensors leaves_of(Inputs inputs) {
 
 std::string gradcheck(const TensorFunction& f, Inputs inputs, const GradcheckOptions& options) {
   for (const Tensor& x : inputs) {
-    if (is_checked(x) && x.dtype() != float64) fail("gradcheck", "differences need float64 inputs", {{"input", x}});
+    if (is_checked(x) && x.dtype() != float64)
+      fail("gradcheck", "differences need float64 inputs", {{"input", x}});
   }
   Tensors leaves = leaves_of(inputs), outputs, starts;
   std::vector<size_t> positions;
@@ -71,8 +72,9 @@ std::string gradcheck(const TensorFunction& f, Inputs inputs, const GradcheckOpt
   NoGradGuard guard;
   for (size_t p : positions) {
     const Tensor& leaf = leaves[p];
-    const std::vector<double> analytic =
-        leaf.grad().defined() ? leaf.grad().to_vector<double>() : std::vector<double>(static_cast<size_t>(leaf.numel()));
+    const std::vector<double> analytic = leaf.grad().defined()
+                                             ? leaf.grad().to_vector<double>()
+                                             : std::vector<double>(static_cast<size_t>(leaf.numel()));
     const std::vector<double> values = leaf.to_vector<double>();
     for (size_t k = 0; k < values.size(); ++k) {
       const auto moved = [&](double by) {
@@ -84,7 +86,8 @@ std::string gradcheck(const TensorFunction& f, Inputs inputs, const GradcheckOpt
         return weighted_sum(f(at), weights);
       };
       const double difference = (moved(options.step) - moved(-options.step)) / (2 * options.step);
-      if (!(std::abs(analytic[k] - difference) <= options.absolute + options.relative * std::abs(difference))) {
+      if (!(std::abs(analytic[k] - difference) <=
+            options.absolute + options.relative * std::abs(difference))) {
         return text("input ", p, ", element ", k, ": gradient ", analytic[k], ", difference ", difference);
       }
     }

@@ -19,7 +19,8 @@ const Tensor& Tensor::grad() const {
 
 Tensor& Tensor::requires_grad_(bool requires_grad) {
   if (requires_grad && !is_floating(dtype())) {
-    fail("requires_grad_", text("only floating tensors can require grad, not ", name_of(dtype())), {{"tensor", *this}});
+    fail("requires_grad_", text("only floating tensors can require grad, not ", name_of(dtype())),
+         {{"tensor", *this}});
   }
   if (!requires_grad && !is_leaf()) {
     fail("requires_grad_", "only a leaf can stop requiring grad", {{"tensor", *this}}, "use detach()");
@@ -30,7 +31,8 @@ Tensor& Tensor::requires_grad_(bool requires_grad) {
 
 void Tensor::set_grad(const Tensor& grad) {
   if (grad.defined() && (grad.shape() != shape() || grad.dtype() != dtype() || grad.device() != device())) {
-    fail("set_grad", "a gradient has its tensor's shape, dtype and device", {{"tensor", *this}, {"gradient", grad}});
+    fail("set_grad", "a gradient has its tensor's shape, dtype and device",
+         {{"tensor", *this}, {"gradient", grad}});
   }
   impl_->grad = grad;
 }

@@ -1,4 +1,5 @@
-// Changes in place. While recording, the changed tensor gets a new history, whose first input is what it was before.
+// Changes in place. While recording, the changed tensor gets a new history, whose first input is what it was
+// before.
 #include "autograd/ops/pointwise_op.h"
 #include "tensor/random.h"
 #include "tensor/tensor_impl.h"
@@ -12,7 +13,8 @@ void check_writable(std::string_view op, const Tensor& x, bool recorded) {
   if (!x.defined()) fail(op, "the tensor is undefined");
   for (int d = 0; d < x.dim(); ++d) {
     if (x.strides()[d] == 0 && x.shape()[d] > 1 && x.numel() > 0) {
-      fail(op, "several elements of the tensor share one place in memory", {{"tensor", x}}, "clone() the expanded tensor first");
+      fail(op, "several elements of the tensor share one place in memory", {{"tensor", x}},
+           "clone() the expanded tensor first");
     }
   }
   if (grad_enabled() && x.is_leaf() && x.requires_grad()) {
@@ -53,10 +55,12 @@ Tensor& change(std::string_view name, Tensor& x, const Tensor& operand) {
   const ops::PointwisePlan plan = ops::plan_pointwise(name, in, S::result, S::first_selects);
   Op{}.check(in);
   if (plan.shape != x.shape()) {
-    fail(name, text("the result has shape ", to_string(plan.shape), " and does not fit in place"), {{"tensor", x}, {"b", b}});
+    fail(name, text("the result has shape ", to_string(plan.shape), " and does not fit in place"),
+         {{"tensor", x}, {"b", b}});
   }
   if ((is_floating(plan.dtype) && !is_floating(x.dtype())) || (plan.dtype != bool_ && x.dtype() == bool_)) {
-    fail(name, text("the result is ", name_of(plan.dtype), " and cannot be kept in ", name_of(x.dtype())), {{"tensor", x}, {"b", b}});
+    fail(name, text("the result is ", name_of(plan.dtype), " and cannot be kept in ", name_of(x.dtype())),
+         {{"tensor", x}, {"b", b}});
   }
 
   std::shared_ptr<Node> node;
@@ -123,7 +127,8 @@ Tensor& Tensor::fill_(Scalar value) {
 }
 
 Tensor& Tensor::uniform_(double low, double high) {
-  if (!(low <= high)) fail("uniform_", text("the range [", low, ", ", high, ") is empty"), {{"tensor", *this}});
+  if (!(low <= high))
+    fail("uniform_", text("the range [", low, ", ", high, ") is empty"), {{"tensor", *this}});
   return overwrite("uniform_", *this, [&](const View& out) {
     kernels(device()).uniform(out, default_generator().take(numel()), low, high);
   });

@@ -1,4 +1,5 @@
-// Tensor's differentiable methods: each is the free function of its name, or a view with friendlier arguments.
+// Tensor's differentiable methods: each is the free function of its name, or a view with friendlier
+// arguments.
 #include <algorithm>
 
 #include "autograd/ops.h"
@@ -18,7 +19,9 @@ Tensor Tensor::reshape(const Shape& shape) const { return mezzo::reshape(*this, 
 Tensor Tensor::view(const Shape& shape) const { return mezzo::view(*this, shape); }
 Tensor Tensor::permute(const Shape& dims) const { return mezzo::permute(*this, dims); }
 Tensor Tensor::expand(const Shape& shape) const { return mezzo::expand(*this, shape); }
-Tensor Tensor::narrow(int dim, int64_t start, int64_t length) const { return mezzo::narrow(*this, dim, start, length); }
+Tensor Tensor::narrow(int dim, int64_t start, int64_t length) const {
+  return mezzo::narrow(*this, dim, start, length);
+}
 
 Tensor Tensor::transpose(int a, int b) const {
   Shape dims;
@@ -44,7 +47,8 @@ Tensor Tensor::squeeze(int dim) const {
 Tensor Tensor::unsqueeze(int dim) const {
   const int d = dim < 0 ? dim + this->dim() + 1 : dim;
   if (d < 0 || d > this->dim()) {
-    fail("unsqueeze", text("dimension ", dim, " is outside [", -this->dim() - 1, ", ", this->dim(), "]"), {{"input", *this}});
+    fail("unsqueeze", text("dimension ", dim, " is outside [", -this->dim() - 1, ", ", this->dim(), "]"),
+         {{"input", *this}});
   }
   Shape longer = shape();
   longer.insert(d, 1);
@@ -57,8 +61,10 @@ Tensor Tensor::flatten(int start, int end) const {
   if (dim() == 0) return reshape({1});
   Shape flat;
   for (int d = 0; d < dim(); ++d) {
-    if (d > from && d <= to) flat[flat.dim() - 1] *= shape()[d];
-    else flat.push_back(shape()[d]);
+    if (d > from && d <= to)
+      flat[flat.dim() - 1] *= shape()[d];
+    else
+      flat.push_back(shape()[d]);
   }
   return reshape(flat);
 }
@@ -67,14 +73,16 @@ Tensor Tensor::select(int dim, int64_t index) const {
   const int d = wrap_dim("select", dim, *this);
   const int64_t size = this->dim() ? shape()[d] : 0;
   if (index < -size || index >= size) {
-    fail("select", text("index ", index, " is out of range for dimension ", dim, " of size ", size), {{"input", *this}});
+    fail("select", text("index ", index, " is out of range for dimension ", dim, " of size ", size),
+         {{"input", *this}});
   }
   return narrow(d, index < 0 ? index + size : index, 1).squeeze(d);
 }
 
 Tensor Tensor::repeat(const Shape& repeats) const {
   if (repeats.dim() < dim() || std::any_of(repeats.begin(), repeats.end(), [](int64_t n) { return n < 0; })) {
-    fail("repeat", text(to_string(repeats), " must give every dimension a count of at least 0"), {{"input", *this}});
+    fail("repeat", text(to_string(repeats), " must give every dimension a count of at least 0"),
+         {{"input", *this}});
   }
   // Each dimension becomes [repeat, size]: the repeats are strides of 0 until reshape copies them.
   Shape apart, repeated, result;

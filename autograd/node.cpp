@@ -12,8 +12,8 @@ namespace {
 
 std::atomic<uint64_t> next_sequence{1};
 
-/// What a dying node owned. Owning it can be owning a chain of a million nodes, so it is not freed where the node dies
-/// (that would recurse) but by the outermost dying node, in a loop.
+/// What a dying node owned. Owning it can be owning a chain of a million nodes, so it is not freed where the
+/// node dies (that would recurse) but by the outermost dying node, in a loop.
 struct Remains {
   std::vector<Edge> edges;
   std::vector<SavedTensor> saved;
@@ -52,14 +52,20 @@ Edge edge_to(const Tensor& x) {
 SavedTensor::SavedTensor(const Tensor& tensor, int output_index) : output_index_(output_index) {
   if (!tensor.defined()) return;
   data_ = output_index >= 0 ? without_history(tensor) : tensor;
+  storage_ = tensor.impl()->storage;
   version_ = tensor.version();
 }
 
 Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner) const {
   if (!data_.defined()) return {};
+  if (data_.impl()->storage != storage_) {
+    fail(owner->name(), "a tensor saved for backward was given other data since", {{"saved", data_}},
+         "convert or move a module before forward, or after backward");
+  }
   if (data_.version() != version_) {
-    fail(owner->name(), text("a tensor saved for backward was changed in place: it is at version ", data_.version(),
-                             " but was saved at version ", version_),
+    fail(owner->name(),
+         text("a tensor saved for backward was changed in place: it is at version ", data_.version(),
+              " but was saved at version ", version_),
          {{"saved", data_}}, "change a copy, or change it after backward");
   }
   if (output_index_ < 0 || !grad_enabled()) return data_;
@@ -93,7 +99,9 @@ void Node::release() {
   released_ = true;
 }
 
-Tensor Node::saved(size_t i) const { return saved_[i].unpack(std::const_pointer_cast<Node>(shared_from_this())); }
+Tensor Node::saved(size_t i) const {
+  return saved_[i].unpack(std::const_pointer_cast<Node>(shared_from_this()));
+}
 
 OutputInfo Node::input_info(size_t input) const {
   const Edge& edge = edges[input];
@@ -132,7 +140,9 @@ void check_inputs(std::string_view op, Inputs inputs) {
            {{"one", *first}, {"other", x}}, "move them to one device with to(device)");
     }
     if (grad_enabled() && x.impl()->is_view && x.impl()->rebases != x.impl()->storage->rebases()) {
-      fail(op, "an input is a view of a tensor that was changed in place, in a recorded op, after the view was made",
+      fail(op,
+           "an input is a view of a tensor that was changed in place, in a recorded op, after the view was "
+           "made",
            {{"view", x}}, "make the view again after the change");
     }
   }

@@ -41,7 +41,8 @@ struct OutputInfo {
   std::weak_ptr<TensorImpl> retains;  ///< the output itself, if it asked to keep its gradient
 };
 
-/// A tensor kept for backward, with the version it had. An output is kept without its history, which would be a cycle.
+/// A tensor kept for backward, with the version it had. An output is kept without its history, which would be
+/// a cycle.
 class SavedTensor {
  public:
   SavedTensor(const Tensor& tensor, int output_index);
@@ -50,6 +51,7 @@ class SavedTensor {
 
  private:
   Tensor data_;
+  std::shared_ptr<Storage> storage_;  ///< that data_ had: set_data may give it another
   uint32_t version_ = 0;
   int output_index_;  ///< -1 for an input
 };
@@ -74,7 +76,8 @@ class Node : public std::enable_shared_from_this<Node> {
   /// Shape, dtype and device of an input whose gradient is wanted: they need not be saved.
   OutputInfo input_info(size_t input) const;
   void keep(const Tensor& tensor, int output_index);
-  /// Frees what was saved. A later backward through this node throws; a node that saved nothing can run again.
+  /// Frees what was saved. A later backward through this node throws; a node that saved nothing can run
+  /// again.
   void release();
   bool released() const { return released_; }
 

@@ -17,23 +17,18 @@ enum class LossReduction : uint8_t { none, mean, sum };
 
 struct BatchNormOptions {
   bool batch_statistics = true;  ///< normalise with the batch's mean and variance, else with the running ones
-  double momentum = 0.1;         ///< weight of the batch in the running statistics, updated if batch_statistics
-  double eps = 1e-5;             ///< added to the variance
+  double momentum = 0.1;  ///< weight of the batch in the running statistics, updated if batch_statistics
+  double eps = 1e-5;      ///< added to the variance
 };
 
-/// What an op returns: one tensor, but for the few that stand here.
+/// What an op returns: one tensor, but for those that stand here.
 template <class Struct>
 struct ReturnOf {
   using type = Tensor;
 };
 namespace ops {
-struct Conv2dWeightGrad;
 struct BatchNormGrad;
 }  // namespace ops
-template <>
-struct ReturnOf<ops::Conv2dWeightGrad> {
-  using type = std::array<Tensor, 2>;
-};
 template <>
 struct ReturnOf<ops::BatchNormGrad> {
   using type = std::array<Tensor, 3>;

@@ -1,4 +1,5 @@
-// Samples: what the tests of the op table run. An op's own file gives them, so a new op arrives with its tests.
+// Samples: what the tests of the op table run. An op's own file gives them, so a new op arrives with its
+// tests.
 #pragma once
 
 #include <functional>
@@ -10,8 +11,8 @@
 
 namespace mezzo {
 
-/// A call of an op: float64 inputs (integers where the op takes positions) and the call as a function of them, which
-/// tests repeat in other dtypes and layouts and on other devices.
+/// A call of an op: float64 inputs (integers where the op takes positions) and the call as a function of
+/// them, which tests repeat in other dtypes and layouts and on other devices.
 struct Sample {
   std::string what;
   Tensors inputs;
@@ -22,8 +23,8 @@ struct Sample {
 template <OpId id>
 std::vector<Sample> samples();
 
-#define OP(name, ...)                       \
-  template <>                               \
+#define OP(name, ...) \
+  template <>         \
   std::vector<Sample> samples<OpId::name>();
 #include "autograd/ops.def"
 #undef OP

@@ -8,8 +8,8 @@ using namespace mezzo;
 int main() {
   // A tensor has a shape, a dtype (float32 unless said otherwise) and a device.
   const Tensor a = tensor({1, 2, 3, 4, 5, 6}).reshape({2, 3});
-  std::cout << "a =\n" << a << "\n  shape " << to_string(a.shape()) << ", dtype " << name_of(a.dtype())
-            << "\n\n";
+  std::cout << "a =\n"
+            << a << "\n  shape " << to_string(a.shape()) << ", dtype " << name_of(a.dtype()) << "\n\n";
 
   // A Tensor is a small handle: a copy of it shares the elements. clone() copies them.
   Tensor same = a, copy = a.clone();
@@ -19,8 +19,9 @@ int main() {
 
   // Views show the same memory under another shape: transposing moves no element, it swaps strides.
   const Tensor t = a.t();
-  std::cout << "a.t() =\n" << t << "\n  strides " << to_string(t.strides()) << " instead of "
-            << to_string(a.strides()) << "\n\n";
+  std::cout << "a.t() =\n"
+            << t << "\n  strides " << to_string(t.strides()) << " instead of " << to_string(a.strides())
+            << "\n\n";
 
   // Shapes broadcast: a size of 1 stretches, by a stride of 0. Here a row is added to each row of a.
   const Tensor row = arange(3) * 100;

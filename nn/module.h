@@ -28,7 +28,8 @@ class Module {
 
   /// Runs the module: sets the path that errors name, then calls forward.
   Tensor operator()(const Tensor& x);
-  /// What the module computes. A module whose forward takes something else than one tensor declares its own.
+  /// What the module computes. A module whose forward takes something else than one tensor declares its own,
+  /// and says `using Module::forward;` so that compilers do not warn of the hidden one.
   virtual Tensor forward(const Tensor& x);
   /// What follows the type's name in print: "2, 256, kernel_size=1".
   virtual std::string extra() const { return ""; }

@@ -107,9 +107,8 @@ struct Kernels {
                  const ConvGeometry& geometry) = nullptr;
   void (*conv2d_input_grad)(const View& grad_input, const View& grad_out, const View& weight,
                             const ConvGeometry& geometry) = nullptr;
-  /// grad_bias may be not given.
-  void (*conv2d_weight_grad)(const View& grad_weight, const View& grad_bias, const View& grad_out,
-                             const View& input, const ConvGeometry& geometry) = nullptr;
+  void (*conv2d_weight_grad)(const View& grad_weight, const View& grad_out, const View& input,
+                             const ConvGeometry& geometry) = nullptr;
 
   /// mean and biased variance of each channel of input [N, C, ...], by merged or shifted sums so that a large
   /// mean does no harm; both [C], in float32 for 16-bit inputs, else in the input's dtype.

@@ -183,6 +183,7 @@ struct Relu : Op<1> {
 
 /// x / (1 + |x|)
 struct Softsign : Op<1, Result::floating> {
+  static constexpr bool takes_bool = false;
   static constexpr unsigned reads = first;
   template <class T> static T value(T x) { return x / (T(1) + Abs::value(x)); }
   template <class T> static T slope(T x) { return T(1) / Square::value(T(1) + Abs::value(x)); }

@@ -1,5 +1,7 @@
 #include "tensor/storage.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -24,6 +26,19 @@ size_t size_class(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+/// Memory from the system, aligned; null if there is none. Large blocks get large pages where the system has
+/// them: a walk through 64 MiB of small ones takes up to half as long again, waiting for the addresses of
+/// 16,384 pages.
+void* system_allocate(size_t size) {
+  constexpr size_t kLargePage = size_t{2} << 20;
+  if (size < 2 * kLargePage) return std::aligned_alloc(kAlignment, size);
+  void* data = std::aligned_alloc(kLargePage, (size + kLargePage - 1) / kLargePage * kLargePage);
+#ifdef MADV_HUGEPAGE
+  if (data) madvise(data, size, MADV_HUGEPAGE);  // refused: small pages do as well
+#endif
+  return data;
+}
+
 /// Free lists of CPU memory by size class, and the count of what is out.
 class Cache {
  public:
@@ -32,10 +47,10 @@ class Cache {
     std::lock_guard lock(mutex_);
     void* data = reuse(size);
     if (!data) {
-      data = std::aligned_alloc(kAlignment, size);
+      data = system_allocate(size);
       if (!data) {
         give_back();
-        data = std::aligned_alloc(kAlignment, size);
+        data = system_allocate(size);
       }
       if (!data) return nullptr;
       ++stats_.system_allocations;

@@ -17,6 +17,12 @@ inline Device test_device() {
   return name ? name : "cpu";
 }
 
+/// Seed of random inputs: MEZZO_TEST_SEED, or 1, so that a gate does not fail by chance. Tests capture it.
+inline unsigned test_seed() {
+  const char* text = std::getenv("MEZZO_TEST_SEED");
+  return text ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : 1;
+}
+
 /// Says that the running test case cannot run here; the summary then counts it as skipped. The case returns
 /// next: `if (...) return skip("no CUDA device");`
 inline void skip(std::string_view reason) {

@@ -1,5 +1,6 @@
 // Batch normalisation: batch_norm and its gradient.
-//   C channels, n values in each; y = (x - mean) invstd w + b with invstd = 1 / sqrt(var + eps), var biased (over n)
+//   C channels, n values in each; y = (x - mean) invstd w + b with invstd = 1 / sqrt(var + eps), var biased
+//   (over n)
 // Statistics, and arithmetic on 16-bit values, are in float32.
 #include "autograd/call.h"
 #include "autograd/engine.h"
@@ -43,19 +44,22 @@ struct BatchNorm {
 
   void check(Inputs in) const {
     const Tensor& x = in[0];
-    if (x.dim() < 2) fail("batch_norm", text("input must be [N, C, ...] but has ", x.dim(), " dimensions"), {{"input", x}});
+    if (x.dim() < 2)
+      fail("batch_norm", text("input must be [N, C, ...] but has ", x.dim(), " dimensions"), {{"input", x}});
     if (!is_floating(x.dtype())) fail("batch_norm", "needs a floating dtype", {{"input", x}});
     constexpr std::string_view names[] = {"input", "weight", "bias", "running_mean", "running_var"};
     for (size_t k = 1; k < in.size(); ++k) {
       if (!in[k].defined()) continue;
       if (!is_floating(in[k].dtype())) fail("batch_norm", "needs a floating dtype", {{names[k], in[k]}});
       if (in[k].shape() != Shape{x.size(1)}) {
-        fail("batch_norm", text("input has ", x.size(1), " channels but ", names[k], " has ", in[k].numel(), " elements"),
+        fail("batch_norm",
+             text("input has ", x.size(1), " channels but ", names[k], " has ", in[k].numel(), " elements"),
              {{"input", x}, {names[k], in[k]}});
       }
     }
     if (in[3].defined() != in[4].defined()) {
-      fail("batch_norm", "running_mean and running_var go together", {{"running_mean", in[3]}, {"running_var", in[4]}});
+      fail("batch_norm", "running_mean and running_var go together",
+           {{"running_mean", in[3]}, {"running_var", in[4]}});
     }
     if (!options.batch_statistics && !(in[3].defined() && in[4].defined())) {
       fail("batch_norm", "without batch statistics it needs running_mean and running_var", {{"input", x}});
@@ -99,14 +103,14 @@ struct BatchNorm {
   }
 
   Tensors backward(Node& node, Inputs g) const {
-    const auto [dx, dw, db] = batch_norm_grad(g[0], node.saved(0), node.saved(1), node.saved(2), node.saved(3),
-                                              options.batch_statistics);
+    const auto [dx, dw, db] = batch_norm_grad(g[0], node.saved(0), node.saved(1), node.saved(2),
+                                              node.saved(3), options.batch_statistics);
     return {dx, node.needs(1) ? dw : Tensor(), node.needs(2) ? db : Tensor(), {}, {}};
   }
 };
 
-/// One kernel forward. Its own backward goes through the plain ops that the kernel stands for, mean and variance
-/// included, so batch_norm has every derivative.
+/// One kernel forward. Its own backward goes through the plain ops that the kernel stands for, mean and
+/// variance included, so batch_norm has every derivative.
 struct BatchNormGrad {
   static constexpr OpId id = OpId::batch_norm_grad;
   bool batch_statistics;
@@ -114,13 +118,15 @@ struct BatchNormGrad {
   void check(Inputs in) const {
     const Tensor &g = in[0], &x = in[1];
     if (g.shape() != x.shape() || x.dim() < 2 || !is_floating(x.dtype())) {
-      fail("batch_norm_grad", "gradient and input must be floating and of one shape [N, C, ...]", {{"gradient", g}, {"input", x}});
+      fail("batch_norm_grad", "gradient and input must be floating and of one shape [N, C, ...]",
+           {{"gradient", g}, {"input", x}});
     }
     constexpr std::string_view names[] = {"", "", "weight", "mean", "invstd"};
     for (size_t k = 2; k < in.size(); ++k) {
       if (k == 2 && !in[k].defined()) continue;
       if (in[k].shape() != Shape{x.size(1)}) {
-        fail("batch_norm_grad", text(names[k], " must have ", x.size(1), " elements"), {{"input", x}, {names[k], in[k]}});
+        fail("batch_norm_grad", text(names[k], " must have ", x.size(1), " elements"),
+             {{"input", x}, {names[k], in[k]}});
       }
     }
   }
@@ -129,10 +135,12 @@ struct BatchNormGrad {
     const Tensor &g = in[0], &x = in[1], &weight = in[2], &mean = in[3], &invstd = in[4];
     const DType dtype = weight.defined() ? weight.dtype() : compute_type(x.dtype());
     const TensorOptions parameter{.dtype = dtype, .device = x.device()};
-    const std::array<Tensor, 3> out{empty_like(x), empty({x.size(1)}, parameter), empty({x.size(1)}, parameter)};
-    kernels(x.device()).batch_norm_grad(out[0].view_of_memory(), out[1].view_of_memory(), out[2].view_of_memory(),
-                                        g.view_of_memory(), x.view_of_memory(), mean.view_of_memory(),
-                                        invstd.view_of_memory(), view_or_none(weight), batch_statistics);
+    const std::array<Tensor, 3> out{empty_like(x), empty({x.size(1)}, parameter),
+                                    empty({x.size(1)}, parameter)};
+    kernels(x.device())
+        .batch_norm_grad(out[0].view_of_memory(), out[1].view_of_memory(), out[2].view_of_memory(),
+                         g.view_of_memory(), x.view_of_memory(), mean.view_of_memory(),
+                         invstd.view_of_memory(), view_or_none(weight), batch_statistics);
     for (const Tensor& tensor : in) save(tensor);
     return out;
   }
@@ -144,8 +152,8 @@ struct BatchNormGrad {
     return vector_jacobian([this](Inputs at) { return composition(at); }, in, u);
   }
 
-  /// The same three gradients by plain ops. With batch statistics mean and invstd are functions of x: invstd is made
-  /// again from x, its constant part (eps) being what the saved value leaves beside the variance.
+  /// The same three gradients by plain ops. With batch statistics mean and invstd are functions of x: invstd
+  /// is made again from x, its constant part (eps) being what the saved value leaves beside the variance.
   Tensors composition(Inputs in) const {
     const Tensor &g = in[0], &x = in[1], &weight = in[2];
     const Dims dims = all_but_channels(x);
@@ -176,26 +184,28 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   return call(ops::BatchNorm{options}, x, weight, bias, running_mean, running_var);
 }
 
-std::array<Tensor, 3> batch_norm_grad(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                                      const Tensor& invstd, bool batch_statistics) {
+std::array<Tensor, 3> batch_norm_grad(const Tensor& g, const Tensor& x, const Tensor& weight,
+                                      const Tensor& mean, const Tensor& invstd, bool batch_statistics) {
   return call(ops::BatchNormGrad{batch_statistics}, g, x, weight, mean, invstd);
 }
 
 template <>
 std::vector<Sample> samples<OpId::batch_norm>() {
   const auto train = [](Inputs in) {
-    return Tensors{batch_norm(in[0], in.size() > 1 ? in[1] : Tensor(), in.size() > 2 ? in[2] : Tensor(), {}, {})};
+    return Tensors{
+        batch_norm(in[0], in.size() > 1 ? in[1] : Tensor(), in.size() > 2 ? in[2] : Tensor(), {}, {})};
   };
   const auto eval = [](Inputs in) {
     const TensorOptions like{.dtype = compute_type(in[0].dtype()), .device = in[0].device()};
-    return Tensors{batch_norm(in[0], in[1], in[2], full({in[0].size(1)}, 0.25, like), full({in[0].size(1)}, 1.5, like),
-                              {.batch_statistics = false})};
+    return Tensors{batch_norm(in[0], in[1], in[2], full({in[0].size(1)}, 0.25, like),
+                              full({in[0].size(1)}, 1.5, like), {.batch_statistics = false})};
   };
-  return {{"images", {uniform_sample({2, 3, 4, 5}), uniform_sample({3}, 0.5, 2), uniform_sample({3})}, train},
-          {"rows", {uniform_sample({5, 3}), uniform_sample({3}, 0.5, 2), uniform_sample({3})}, train},
-          {"no weight", {uniform_sample({3, 2, 2, 2})}, train},
-          {"running statistics", {uniform_sample({2, 3, 2, 2}), uniform_sample({3}), uniform_sample({3})}, eval},
-          {"no images", {uniform_sample({0, 3, 2, 2}), uniform_sample({3}), uniform_sample({3})}, eval}};
+  return {
+      {"images", {uniform_sample({2, 3, 4, 5}), uniform_sample({3}, 0.5, 2), uniform_sample({3})}, train},
+      {"rows", {uniform_sample({5, 3}), uniform_sample({3}, 0.5, 2), uniform_sample({3})}, train},
+      {"no weight", {uniform_sample({3, 2, 2, 2})}, train},
+      {"running statistics", {uniform_sample({2, 3, 2, 2}), uniform_sample({3}), uniform_sample({3})}, eval},
+      {"no images", {uniform_sample({0, 3, 2, 2}), uniform_sample({3}), uniform_sample({3})}, eval}};
 }
 
 template <>
@@ -214,12 +224,16 @@ std::vector<Sample> samples<OpId::batch_norm_grad>() {
     return Tensors(grads.begin(), grads.end());
   };
   return {{"running statistics",
-           {uniform_sample({2, 3, 2, 2}), uniform_sample({2, 3, 2, 2}), uniform_sample({3}), uniform_sample({3}), uniform_sample({3}, 0.5, 2)},
+           {uniform_sample({2, 3, 2, 2}), uniform_sample({2, 3, 2, 2}), uniform_sample({3}),
+            uniform_sample({3}), uniform_sample({3}, 0.5, 2)},
            eval},
           {"no images",
-           {uniform_sample({0, 3, 2, 2}), uniform_sample({0, 3, 2, 2}), uniform_sample({3}), uniform_sample({3}), uniform_sample({3}, 0.5, 2)},
+           {uniform_sample({0, 3, 2, 2}), uniform_sample({0, 3, 2, 2}), uniform_sample({3}),
+            uniform_sample({3}), uniform_sample({3}, 0.5, 2)},
            eval},
-          {"batch statistics", {uniform_sample({2, 3, 2, 2}), uniform_sample({2, 3, 2, 2}), uniform_sample({3})}, train}};
+          {"batch statistics",
+           {uniform_sample({2, 3, 2, 2}), uniform_sample({2, 3, 2, 2}), uniform_sample({3})},
+           train}};
 }
 
 }  // namespace mezzo

@@ -58,7 +58,8 @@ struct Embed {
   void check(Inputs in) const {
     const int d = wrap_dim("embed", dim, in[0]);
     if (in[0].dim() == 0 || start < 0 || start > size - in[0].shape()[d]) {
-      fail("embed", text("the input does not fit at ", start, " in size ", size, " of dimension ", dim), {{"input", in[0]}});
+      fail("embed", text("the input does not fit at ", start, " in size ", size, " of dimension ", dim),
+           {{"input", in[0]}});
     }
   }
   Tensor forward(Inputs in, Saver&) const {
@@ -80,11 +81,14 @@ struct Embed {
 
 Tensor cat(Inputs tensors, int dim) {
   std::vector<int64_t> sizes;
-  for (const Tensor& x : tensors) sizes.push_back(x.dim() ? x.size(std::clamp(dim, -x.dim(), x.dim() - 1)) : 0);
+  for (const Tensor& x : tensors)
+    sizes.push_back(x.dim() ? x.size(std::clamp(dim, -x.dim(), x.dim() - 1)) : 0);
   return call(ops::Cat{dim, sizes}, tensors);
 }
 
-Tensor embed(const Tensor& x, int dim, int64_t start, int64_t size) { return call(ops::Embed{dim, start, size}, x); }
+Tensor embed(const Tensor& x, int dim, int64_t start, int64_t size) {
+  return call(ops::Embed{dim, start, size}, x);
+}
 
 Tensor stack(Inputs tensors, int dim) {
   if (tensors.empty()) fail("stack", "there are no tensors to join");
@@ -105,7 +109,9 @@ std::vector<Sample> samples<OpId::cat>() {
   return {{"three", {uniform_sample({2, 3}), uniform_sample({1, 3}), uniform_sample({4, 3})}, along(0)},
           {"channels", {uniform_sample({2, 3, 2, 2}), uniform_sample({2, 1, 2, 2})}, along(1)},
           {"last, one empty", {uniform_sample({2, 3}), uniform_sample({2, 0})}, along(-1)},
-          {"stack of 0-d", {uniform_sample({}), uniform_sample({})}, [](Inputs in) { return Tensors{stack(in)}; }}};
+          {"stack of 0-d", {uniform_sample({}), uniform_sample({})}, [](Inputs in) {
+             return Tensors{stack(in)};
+           }}};
 }
 
 template <>
@@ -113,7 +119,8 @@ std::vector<Sample> samples<OpId::embed>() {
   const auto at = [](int dim, int64_t start, int64_t size) {
     return [=](Inputs in) { return Tensors{embed(in[0], dim, start, size)}; };
   };
-  return {{"middle", {uniform_sample({3, 2})}, at(0, 1, 6)}, {"last of 4-d", {uniform_sample({2, 3, 2, 2})}, at(-1, 0, 3)},
+  return {{"middle", {uniform_sample({3, 2})}, at(0, 1, 6)},
+          {"last of 4-d", {uniform_sample({2, 3, 2, 2})}, at(-1, 0, 3)},
           {"nothing", {uniform_sample({0, 2})}, at(0, 1, 3)}};
 }
 

@@ -6,8 +6,9 @@ void check_same_dtype(std::string_view op, std::initializer_list<Operand> operan
   const Tensor& first = operands.begin()->tensor;
   for (const Operand& operand : operands) {
     if (operand.tensor.defined() && operand.tensor.dtype() != first.dtype()) {
-      fail(op, text(operand.name, " is ", name_of(operand.tensor.dtype()), " but ", operands.begin()->name, " is ",
-                    name_of(first.dtype())),
+      fail(op,
+           text(operand.name, " is ", name_of(operand.tensor.dtype()), " but ", operands.begin()->name,
+                " is ", name_of(first.dtype())),
            operands, "convert one with to(dtype)");
     }
   }

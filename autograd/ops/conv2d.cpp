@@ -1,6 +1,7 @@
 // Convolution: conv2d and its two gradients, which are each other's derivatives.
 //   N images, C channels in, O out, H x W in, OH x OW out, KH x KW kernel
-//   y[n, o, i, j] = b[o] + sum over c, u, v of w[o, c, u, v] x[n, c, i * stride + u * dilation - padding, ...]
+//   y[n, o, i, j] = b[o] + sum over c, u, v of w[o, c, u, v] x[n, c, i * stride + u * dilation - padding,
+//   ...]
 #include "autograd/call.h"
 #include "autograd/ops/check.h"
 #include "autograd/samples.h"
@@ -19,7 +20,8 @@ int64_t output_size(const ConvGeometry& geometry, int64_t input, int64_t kernel,
 }
 
 Shape output_shape(const ConvGeometry& geometry, const Shape& x, const Shape& weight) {
-  return {x[0], weight[0], output_size(geometry, x[2], weight[2], 0), output_size(geometry, x[3], weight[3], 1)};
+  return {x[0], weight[0], output_size(geometry, x[2], weight[2], 0),
+          output_size(geometry, x[3], weight[3], 1)};
 }
 
 /// The layout of an activation. With one channel both are the same memory, and its strides still tell.
@@ -32,12 +34,8 @@ Tensor empty_activation(const Tensor& like, const Shape& shape, MemoryFormat for
   return empty(shape, {.dtype = like.dtype(), .device = like.device(), .format = format});
 }
 
-/// conv2d_input_grad in the layout of the input, which is that of the layers before it: the gradient's may have been
-/// lost on its way here.
-Tensor input_grad(const Tensor& g, const Tensor& weight, const Shape& shape, const ConvGeometry& geometry,
-                  MemoryFormat format);
-
-/// Throws Error unless the geometry fits an input of shape x, a weight, and each other; `operands` are for the message.
+/// Throws Error unless the geometry fits an input of shape x, a weight, and each other; `operands` are for
+/// the message.
 void check_geometry(std::string_view op, const ConvGeometry& geometry, const Shape& x, const Shape& weight,
                     std::initializer_list<Operand> operands) {
   const auto wrong = [&](const std::string& fact) { fail(op, fact, operands); };
@@ -52,7 +50,8 @@ void check_geometry(std::string_view op, const ConvGeometry& geometry, const Sha
   }
   for (size_t axis = 0; axis < 2; ++axis) {
     const int64_t size = x[2 + static_cast<int>(axis)], kernel = weight[2 + static_cast<int>(axis)];
-    if (geometry.stride[axis] < 1 || geometry.dilation[axis] < 1 || geometry.padding[axis] < 0 || kernel < 1) {
+    if (geometry.stride[axis] < 1 || geometry.dilation[axis] < 1 || geometry.padding[axis] < 0 ||
+        kernel < 1) {
       wrong("stride, dilation and kernel size must be at least 1, padding at least 0");
     }
     const int64_t span = geometry.dilation[axis] * (kernel - 1) + 1;
@@ -83,8 +82,10 @@ struct Conv2d {
   Tensor forward(Inputs in, Saver& save) const {
     const Tensor &x = in[0], &weight = in[1];
     const Tensor out = empty_activation(x, output_shape(geometry, x.shape(), weight.shape()), format_of(x));
-    kernels(x.device()).conv2d(out.view_of_memory(), x.view_of_memory(), weight.view_of_memory(), view_or_none(in[2]), geometry);
-    save(save.needs(1) || save.needs(2) ? x : Tensor());
+    kernels(x.device())
+        .conv2d(out.view_of_memory(), x.view_of_memory(), weight.view_of_memory(), view_or_none(in[2]),
+                geometry);
+    save(save.needs(1) ? x : Tensor());
     save(weight);
     return out;
   }
@@ -93,15 +94,13 @@ struct Conv2d {
     Tensors grads(3);
     const Tensor x = node.saved(0), weight = node.saved(1);
     if (node.needs(0)) {
-      grads[0] = input_grad(g[0], weight, node.input_info(0).shape, geometry, format_of(x.defined() ? x : g[0]));
+      // In the input's layout, which is that of the layers before it: the gradient's may have been lost on
+      // its way.
+      const MemoryFormat format = format_of(x.defined() ? x : g[0]);
+      grads[0] = conv2d_input_grad(g[0], weight, node.input_info(0).shape, geometry, format);
     }
-    if (node.needs(1)) {
-      const auto [weight_grad, bias_grad] = conv2d_weight_grad(g[0], x, weight.shape(), geometry);
-      grads[1] = weight_grad;
-      grads[2] = bias_grad;
-    } else if (node.needs(2)) {
-      grads[2] = sum(g[0], {0, 2, 3});
-    }
+    if (node.needs(1)) grads[1] = conv2d_weight_grad(g[0], x, weight.shape(), geometry);
+    if (node.needs(2)) grads[2] = sum(g[0], {0, 2, 3});
     return grads;
   }
 };
@@ -118,12 +117,14 @@ struct Conv2dInputGrad {
     check_floating("conv2d_input_grad", operands);
     check_geometry("conv2d_input_grad", geometry, shape, in[1].shape(), operands);
     if (in[0].shape() != output_shape(geometry, shape, in[1].shape())) {
-      fail("conv2d_input_grad", text("the gradient has not the shape of an output for input ", to_string(shape)), operands);
+      fail("conv2d_input_grad",
+           text("the gradient has not the shape of an output for input ", to_string(shape)), operands);
     }
   }
   Tensor forward(Inputs in, Saver& save) const {
     const Tensor out = empty_activation(in[0], shape, format);
-    kernels(out.device()).conv2d_input_grad(out.view_of_memory(), in[0].view_of_memory(), in[1].view_of_memory(), geometry);
+    kernels(out.device())
+        .conv2d_input_grad(out.view_of_memory(), in[0].view_of_memory(), in[1].view_of_memory(), geometry);
     save(save.needs(1) ? in[0] : Tensor());
     save(in[1]);
     return out;
@@ -132,21 +133,12 @@ struct Conv2dInputGrad {
     Tensors grads(2);
     const Tensor weight = node.saved(1);
     if (node.needs(0)) grads[0] = conv2d(u[0], weight, {}, geometry);
-    if (node.needs(1)) grads[1] = conv2d_weight_grad(node.saved(0), u[0], weight.shape(), geometry)[0];
+    if (node.needs(1)) grads[1] = conv2d_weight_grad(node.saved(0), u[0], weight.shape(), geometry);
     return grads;
   }
 };
 
-namespace {
-
-Tensor input_grad(const Tensor& g, const Tensor& weight, const Shape& shape, const ConvGeometry& geometry,
-                  MemoryFormat format) {
-  return call(Conv2dInputGrad{shape, geometry, format}, g, weight);
-}
-
-}  // namespace
-
-/// dw and db, linear in g; dw in x too. For gradients u, v of them: dg = conv2d(x, u) + v, dx = conv2d_input_grad(g, u).
+/// dw, linear in g and in x. For a gradient u of it: dg = conv2d(x, u), dx = conv2d_input_grad(g, u).
 struct Conv2dWeightGrad {
   static constexpr OpId id = OpId::conv2d_weight_grad;
   Shape shape;
@@ -157,14 +149,14 @@ struct Conv2dWeightGrad {
     check_floating("conv2d_weight_grad", operands);
     check_geometry("conv2d_weight_grad", geometry, in[1].shape(), shape, operands);
     if (in[0].shape() != output_shape(geometry, in[1].shape(), shape)) {
-      fail("conv2d_weight_grad", text("the gradient has not the shape of an output for weight ", to_string(shape)), operands);
+      fail("conv2d_weight_grad",
+           text("the gradient has not the shape of an output for weight ", to_string(shape)), operands);
     }
   }
-  std::array<Tensor, 2> forward(Inputs in, Saver& save) const {
-    const TensorOptions like{.dtype = in[0].dtype(), .device = in[0].device()};
-    const std::array<Tensor, 2> out{empty(shape, like), empty({shape[0]}, like)};
-    kernels(in[0].device()).conv2d_weight_grad(out[0].view_of_memory(), out[1].view_of_memory(), in[0].view_of_memory(),
-                                               in[1].view_of_memory(), geometry);
+  Tensor forward(Inputs in, Saver& save) const {
+    const Tensor out = empty(shape, {.dtype = in[0].dtype(), .device = in[0].device()});
+    kernels(out.device())
+        .conv2d_weight_grad(out.view_of_memory(), in[0].view_of_memory(), in[1].view_of_memory(), geometry);
     save(save.needs(1) ? in[0] : Tensor());
     save(in[1]);
     return out;
@@ -172,15 +164,8 @@ struct Conv2dWeightGrad {
   Tensors backward(Node& node, Inputs u) const {
     Tensors grads(2);
     const Tensor x = node.saved(1);
-    const auto& [weight_part, bias_part] = std::pair(u[0], u[1]);
-    if (node.needs(0)) {
-      const Shape whole = node.input_info(0).shape;
-      if (weight_part.defined()) grads[0] = conv2d(x, weight_part, bias_part, geometry);
-      else grads[0] = expand(reshape(bias_part, {1, shape[0], 1, 1}), whole);
-    }
-    if (node.needs(1) && weight_part.defined()) {
-      grads[1] = input_grad(node.saved(0), weight_part, x.shape(), geometry, format_of(x));
-    }
+    if (node.needs(0)) grads[0] = conv2d(x, u[0], {}, geometry);
+    if (node.needs(1)) grads[1] = conv2d_input_grad(node.saved(0), u[0], x.shape(), geometry, format_of(x));
     return grads;
   }
 };
@@ -190,10 +175,12 @@ struct Conv2dWeightGrad {
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry) {
   return call(ops::Conv2d{geometry}, x, weight, bias);
 }
-Tensor conv2d_input_grad(const Tensor& g, const Tensor& weight, const Shape& shape, const ConvGeometry& geometry) {
-  return ops::input_grad(g, weight, shape, geometry, ops::format_of(g));
+Tensor conv2d_input_grad(const Tensor& g, const Tensor& weight, const Shape& shape,
+                         const ConvGeometry& geometry, MemoryFormat format) {
+  return call(ops::Conv2dInputGrad{shape, geometry, format}, g, weight);
 }
-std::array<Tensor, 2> conv2d_weight_grad(const Tensor& g, const Tensor& x, const Shape& shape, const ConvGeometry& geometry) {
+Tensor conv2d_weight_grad(const Tensor& g, const Tensor& x, const Shape& shape,
+                          const ConvGeometry& geometry) {
   return call(ops::Conv2dWeightGrad{shape, geometry}, g, x);
 }
 
@@ -224,9 +211,13 @@ template <>
 std::vector<Sample> samples<OpId::conv2d>() {
   std::vector<Sample> all;
   for (const Case& c : cases()) {
-    const auto run = [g = c.geometry](Inputs in) { return Tensors{conv2d(in[0], in[1], in.size() > 2 ? in[2] : Tensor(), g)}; };
+    const auto run = [g = c.geometry](Inputs in) {
+      return Tensors{conv2d(in[0], in[1], in.size() > 2 ? in[2] : Tensor(), g)};
+    };
     all.push_back({c.what, {uniform_sample(c.x), uniform_sample(c.weight)}, run});
-    all.push_back({c.what + ", bias", {uniform_sample(c.x), uniform_sample(c.weight), uniform_sample({c.weight[0]})}, run});
+    all.push_back({c.what + ", bias",
+                   {uniform_sample(c.x), uniform_sample(c.weight), uniform_sample({c.weight[0]})},
+                   run});
   }
   return all;
 }
@@ -235,7 +226,8 @@ template <>
 std::vector<Sample> samples<OpId::conv2d_input_grad>() {
   std::vector<Sample> all;
   for (const Case& c : cases()) {
-    all.push_back({c.what, {uniform_sample(ops::output_shape(c.geometry, c.x, c.weight)), uniform_sample(c.weight)},
+    all.push_back({c.what,
+                   {uniform_sample(ops::output_shape(c.geometry, c.x, c.weight)), uniform_sample(c.weight)},
                    [c](Inputs in) { return Tensors{conv2d_input_grad(in[0], in[1], c.x, c.geometry)}; }});
   }
   return all;
@@ -245,11 +237,10 @@ template <>
 std::vector<Sample> samples<OpId::conv2d_weight_grad>() {
   std::vector<Sample> all;
   for (const Case& c : cases()) {
-    all.push_back({c.what, {uniform_sample(ops::output_shape(c.geometry, c.x, c.weight)), uniform_sample(c.x)},
-                   [c](Inputs in) {
-                     const auto [weight, bias] = conv2d_weight_grad(in[0], in[1], c.weight, c.geometry);
-                     return Tensors{weight, bias};
-                   }});
+    all.push_back(
+        {c.what,
+         {uniform_sample(ops::output_shape(c.geometry, c.x, c.weight)), uniform_sample(c.x)},
+         [c](Inputs in) { return Tensors{conv2d_weight_grad(in[0], in[1], c.weight, c.geometry)}; }});
   }
   return all;
 }

@@ -30,7 +30,8 @@ struct Clone {
   std::optional<MemoryFormat> format;
 
   void check(Inputs in) const {
-    if (format == channels_last && in[0].dim() != 4) fail("clone", "channels_last needs 4 dimensions", {{"input", in[0]}});
+    if (format == channels_last && in[0].dim() != 4)
+      fail("clone", "channels_last needs 4 dimensions", {{"input", in[0]}});
   }
   Tensor forward(Inputs in, Saver&) const {
     const Tensor& x = in[0];
@@ -56,8 +57,12 @@ Tensor clone(const Tensor& x, std::optional<MemoryFormat> format) { return call(
 template <>
 std::vector<Sample> samples<OpId::to>() {
   // Through float32 and back: the gradient passes in the input's own dtype.
-  const auto run = [](Inputs in) { return Tensors{to(to(in[0], float64, in[0].device()), in[0].dtype(), in[0].device())}; };
-  return {{"4-d", {uniform_sample({2, 3, 4, 5})}, run}, {"0-d", {uniform_sample({})}, run}, {"empty", {uniform_sample({0, 2})}, run}};
+  const auto run = [](Inputs in) {
+    return Tensors{to(to(in[0], float64, in[0].device()), in[0].dtype(), in[0].device())};
+  };
+  return {{"4-d", {uniform_sample({2, 3, 4, 5})}, run},
+          {"0-d", {uniform_sample({})}, run},
+          {"empty", {uniform_sample({0, 2})}, run}};
 }
 
 template <>

@@ -42,15 +42,18 @@ struct MatMul {
 
   void check(Inputs in) const {
     const Tensor &a = in[0], &b = in[1];
-    if (a.dim() == 0 || b.dim() == 0) fail("matmul", "0-d tensors have no matrix product", {{"a", a}, {"b", b}}, "use mul");
+    if (a.dim() == 0 || b.dim() == 0)
+      fail("matmul", "0-d tensors have no matrix product", {{"a", a}, {"b", b}}, "use mul");
     check_same_dtype("matmul", {{"a", a}, {"b", b}});
     refuse_bool("matmul", in);
     const int64_t inner = b.size(b.dim() == 1 ? 0 : -2);
     if (a.size(-1) != inner) {
-      fail("matmul", text("a's rows have ", a.size(-1), " elements but b's columns have ", inner), {{"a", a}, {"b", b}});
+      fail("matmul", text("a's rows have ", a.size(-1), " elements but b's columns have ", inner),
+           {{"a", a}, {"b", b}});
     }
     Shape batch;
-    if (!broadcast(batch_of(a), batch_of(b), batch)) fail("matmul", "batch dimensions do not broadcast", {{"a", a}, {"b", b}});
+    if (!broadcast(batch_of(a), batch_of(b), batch))
+      fail("matmul", "batch dimensions do not broadcast", {{"a", a}, {"b", b}});
   }
 
   Tensor forward(Inputs in, Saver& save) const {
@@ -106,11 +109,13 @@ struct Linear {
     refuse_bool("linear", in.first(2));
     if (weight.dim() != 2) fail("linear", "weight must be [out, in]", {{"input", x}, {"weight", weight}});
     if (x.dim() == 0 || x.size(-1) != weight.size(1)) {
-      fail("linear", text("input has ", x.dim() ? x.size(-1) : 0, " features but weight expects ", weight.size(1)),
+      fail("linear",
+           text("input has ", x.dim() ? x.size(-1) : 0, " features but weight expects ", weight.size(1)),
            {{"input", x}, {"weight", weight}});
     }
     if (bias.defined() && bias.shape() != Shape{weight.size(0)}) {
-      fail("linear", text("bias must have ", weight.size(0), " elements"), {{"weight", weight}, {"bias", bias}});
+      fail("linear", text("bias must have ", weight.size(0), " elements"),
+           {{"weight", weight}, {"bias", bias}});
     }
   }
 
@@ -120,8 +125,9 @@ struct Linear {
     shape[shape.dim() - 1] = weight.size(0);
     const Tensor out = empty(shape, {.dtype = x.dtype(), .device = x.device()});
     const Tensor x_rows = rows(x);
-    kernels(x.device()).matmul(rows(out).view_of_memory(), x_rows.view_of_memory(), weight.t().view_of_memory(),
-                               bias.defined() ? bias.view_of_memory() : View{});
+    kernels(x.device())
+        .matmul(rows(out).view_of_memory(), x_rows.view_of_memory(), weight.t().view_of_memory(),
+                bias.defined() ? bias.view_of_memory() : View{});
     save(save.needs(1) ? x : Tensor());
     save(save.needs(0) ? weight : Tensor());
     return out;

@@ -16,14 +16,15 @@ struct MseLoss {
     if (!broadcast(in[0].shape(), in[1].shape(), joint)) {
       fail("mse_loss", "input and target do not broadcast", {{"input", in[0]}, {"target", in[1]}});
     }
-    if (!is_floating(promote(in))) fail("mse_loss", "needs a floating dtype", {{"input", in[0]}, {"target", in[1]}});
+    if (!is_floating(promote(in)))
+      fail("mse_loss", "needs a floating dtype", {{"input", in[0]}, {"target", in[1]}});
   }
 
   Tensor forward(Inputs in, Saver& save) const {
     save(in[0]);
     save(in[1]);
     const Tensor squares = square(difference(in[0], in[1]));
-    const Tensor loss = reduction == LossReduction::none ? squares
+    const Tensor loss = reduction == LossReduction::none  ? squares
                         : reduction == LossReduction::sum ? sum(squares)
                                                           : mean(squares);
     return loss.to(promote(in));

@@ -92,14 +92,15 @@ Tensor run_pointwise(const PointwisePlan& plan, Inputs in, PointwiseKernel kerne
   return out;
 }
 
-/// g * slope_i(x): the gradient of a pointwise op in operand i. Its own backward runs the op's curvatures, which come
-/// from the slope's formula on Duals.
+/// g * slope_i(x): the gradient of a pointwise op in operand i. Its own backward runs the op's curvatures,
+/// which come from the slope's formula on Duals.
 struct Slope {
   static constexpr OpId id = OpId::slope;
   PointwiseId op;
   int i;
 
-  /// The gradient's shape and dtype are those of the op's output; the result is brought to the operand's afterwards.
+  /// The gradient's shape and dtype are those of the op's output; the result is brought to the operand's
+  /// afterwards.
   static Tensor run(Inputs in, PointwiseKernel kernel) {
     PointwisePlan plan{joint_shape("slope", in), promote(in), float32};
     plan.compute = compute_type(plan.dtype);
@@ -107,7 +108,8 @@ struct Slope {
   }
 
   void check(Inputs in) const {
-    if (op >= kPointwiseOps || i < 0 || i >= kMaxArity || !kernels(device_of(in)).pointwise[op].slope[static_cast<size_t>(i)]) {
+    if (op >= kPointwiseOps || i < 0 || i >= kMaxArity ||
+        !kernels(device_of(in)).pointwise[op].slope[static_cast<size_t>(i)]) {
       fail("slope", text("pointwise op ", op, " has no slope in operand ", i));
     }
     if (!is_floating(promote(in))) fail("slope", "needs a floating dtype", {{"gradient", in[0]}});
@@ -177,8 +179,8 @@ Tensor apply(Inputs in) {
 
 }  // namespace
 
-#define OP(name, Struct, order, what, parameters, ...)             \
-  __VA_OPT__(template <> std::vector<Sample> samples<OpId::name>() { \
+#define OP(name, Struct, order, what, parameters, ...)                      \
+  __VA_OPT__(template <> std::vector<Sample> samples<OpId::name>() {        \
     return pointwise_samples<pointwise::Struct>(&apply<pointwise::Struct>); \
   })
 #include "autograd/ops.def"
@@ -186,10 +188,14 @@ Tensor apply(Inputs in) {
 
 template <>
 std::vector<Sample> samples<OpId::slope>() {
-  const auto run = [](Inputs in) { return Tensors{slope(pointwise::index<pointwise::Div>, 1, in[0], in.subspan(1))}; };
+  const auto run = [](Inputs in) {
+    return Tensors{slope(pointwise::index<pointwise::Div>, 1, in[0], in.subspan(1))};
+  };
   std::vector<Sample> all;
   for (const Shape& shape : {Shape{3, 4}, Shape{2, 3, 4, 5}, Shape{}, Shape{0, 3}}) {
-    all.push_back({"div in b, " + to_string(shape), {uniform_sample(shape), uniform_sample(shape, 1, 2), uniform_sample(shape, 1, 2)}, run});
+    all.push_back({"div in b, " + to_string(shape),
+                   {uniform_sample(shape), uniform_sample(shape, 1, 2), uniform_sample(shape, 1, 2)},
+                   run});
   }
   return all;
 }

@@ -7,7 +7,8 @@
 
 namespace mezzo::ops {
 
-/// Shape, dtype and compute type of a pointwise op on these operands; throws Error if they do not go together.
+/// Shape, dtype and compute type of a pointwise op on these operands; throws Error if they do not go
+/// together.
 struct PointwisePlan {
   Shape shape;
   DType dtype;    ///< of the result
@@ -32,7 +33,9 @@ struct Pointwise {
   static constexpr OpId id = id_of<S>;
   static constexpr size_t arity = S::arity;
 
-  PointwisePlan plan(Inputs in) const { return plan_pointwise(info(id).name, in, S::result, S::first_selects); }
+  PointwisePlan plan(Inputs in) const {
+    return plan_pointwise(info(id).name, in, S::result, S::first_selects);
+  }
 
   void check(Inputs in) const {
     const PointwisePlan planned = plan(in);
@@ -43,12 +46,14 @@ struct Pointwise {
   }
 
   Tensor forward(Inputs in, Saver& save) const {
-    const Tensor out = run_pointwise(plan(in), in, kernels(device_of(in)).pointwise[pointwise::index<S>].value);
+    const Tensor out =
+        run_pointwise(plan(in), in, kernels(device_of(in)).pointwise[pointwise::index<S>].value);
     save_for_backward(in, out, save);
     return out;
   }
 
-  /// What the slopes that are wanted read: for a unary op the one tensor, else the operands, undefined where unread.
+  /// What the slopes that are wanted read: for a unary op the one tensor, else the operands, undefined where
+  /// unread.
   void save_for_backward(Inputs in, const Tensor& out, Saver& save) const {
     if constexpr (arity == 1) {
       if (pointwise::reads<S, 0> & pointwise::first) save(in[0]);
@@ -72,8 +77,8 @@ struct Pointwise {
  private:
   template <class F>
   static void each_operand(F f) {
-    [&]<size_t... i>(std::index_sequence<i...>) { (f.template operator()<static_cast<int>(i)>(), ...); }(
-        std::make_index_sequence<arity>());
+    [&]<size_t... i>(std::index_sequence<i...>) { (f.template operator()<static_cast<int>(i)>(), ...); }
+    (std::make_index_sequence<arity>());
   }
 
   template <int i>
@@ -83,10 +88,12 @@ struct Pointwise {
     } else if constexpr (constant_one<i>()) {
       return g;
     } else {
-      // A slope reads some of what was saved: the rest is left out, so that nothing is converted or loaded in vain.
+      // A slope reads some of what was saved: the rest is left out, so that nothing is converted or loaded in
+      // vain.
+      constexpr unsigned read = pointwise::reads<S, i>;
       Tensors x(arity);
       for (size_t k = 0; k < saved.size(); ++k) {
-        if (arity == 1 || (pointwise::reads<S, i> >> k & 1u)) x[k] = saved[k];
+        if (arity == 1 || (read >> k & 1u)) x[k] = saved[k];
       }
       return slope(pointwise::index<S>, i, g, x);
     }
@@ -95,10 +102,13 @@ struct Pointwise {
   /// True if slope i is the number 1: the gradient passes as it is.
   template <int i>
   static constexpr bool constant_one() {
-    if constexpr (pointwise::reads<S, i> != pointwise::nothing) return false;
-    else return []<size_t... k>(std::index_sequence<k...>) {
-      return pointwise::slope<S, i>((static_cast<void>(k), 1.0)...) == 1.0;
-    }(std::make_index_sequence<arity>());
+    if constexpr (pointwise::reads<S, i> != pointwise::nothing)
+      return false;
+    else
+      return []<size_t... k>(std::index_sequence<k...>) {
+        return pointwise::slope<S, i>((static_cast<void>(k), 1.0)...) == 1.0;
+      }
+    (std::make_index_sequence<arity>());
   }
 };
 

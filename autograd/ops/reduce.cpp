@@ -9,7 +9,8 @@ namespace ops {
 
 namespace {
 
-/// x's shape with size 1 along the dims that go (none given: all). Throws Error for a dim that is named twice.
+/// x's shape with size 1 along the dims that go (none given: all). Throws Error for a dim that is named
+/// twice.
 Shape kept_shape(std::string_view op, const Tensor& x, const Dims& dims) {
   if (dims.empty()) return Shape::filled(x.dim(), 1);
   Shape shape = x.shape(), seen = Shape::filled(Shape::max_dims, 0);
@@ -104,14 +105,16 @@ struct Mean : Sum {
 
   void check(Inputs in) const {
     if (!is_floating(in[0].dtype())) {
-      fail("mean", text("needs a floating dtype, not ", name_of(in[0].dtype())), {{"input", in[0]}}, "convert with to(float32)");
+      fail("mean", text("needs a floating dtype, not ", name_of(in[0].dtype())), {{"input", in[0]}},
+           "convert with to(float32)");
     }
   }
   Tensor forward(Inputs in, Saver&) const { return run("mean", in[0], Reduction::mean, in[0].dtype()); }
   Tensors backward(Node& node, Inputs g) const {
     const Shape whole = node.input_info(0).shape;
     // At least 1: of nothing there is no share, and none that is infinite.
-    const double count = std::max(1.0, static_cast<double>(whole.numel()) / static_cast<double>(kept(whole).numel()));
+    const double count =
+        std::max(1.0, static_cast<double>(whole.numel()) / static_cast<double>(kept(whole).numel()));
     const Tensor share = div(g[0], count);
     return Sum::backward(node, {&share, 1});
   }
@@ -174,22 +177,38 @@ std::vector<Sample> reduction_samples(Tensor (*f)(const Tensor&, const Dims&, bo
 }  // namespace
 
 template <>
-std::vector<Sample> samples<OpId::sum>() { return reduction_samples(&sum, true); }
+std::vector<Sample> samples<OpId::sum>() {
+  return reduction_samples(&sum, true);
+}
 template <>
-std::vector<Sample> samples<OpId::mean>() { return reduction_samples(&mean, true); }
+std::vector<Sample> samples<OpId::mean>() {
+  return reduction_samples(&mean, true);
+}
 template <>
-std::vector<Sample> samples<OpId::amax>() { return reduction_samples(&amax, false); }
+std::vector<Sample> samples<OpId::amax>() {
+  return reduction_samples(&amax, false);
+}
 template <>
-std::vector<Sample> samples<OpId::amin>() { return reduction_samples(&amin, false); }
+std::vector<Sample> samples<OpId::amin>() {
+  return reduction_samples(&amin, false);
+}
 template <>
-std::vector<Sample> samples<OpId::any>() { return reduction_samples(&any, true); }
+std::vector<Sample> samples<OpId::any>() {
+  return reduction_samples(&any, true);
+}
 template <>
-std::vector<Sample> samples<OpId::all>() { return reduction_samples(&all, true); }
+std::vector<Sample> samples<OpId::all>() {
+  return reduction_samples(&all, true);
+}
 template <>
 std::vector<Sample> samples<OpId::argmax>() {
-  const auto along = [](int dim, bool keepdim) { return [=](Inputs in) { return Tensors{argmax(in[0], dim, keepdim)}; }; };
-  return {{"last", {uniform_sample({3, 4})}, along(-1, false)}, {"channels", {uniform_sample({2, 3, 4, 5})}, along(1, true)},
-          {"0-d", {uniform_sample({})}, along(0, false)}, {"empty", {uniform_sample({0, 3})}, along(1, false)}};
+  const auto along = [](int dim, bool keepdim) {
+    return [=](Inputs in) { return Tensors{argmax(in[0], dim, keepdim)}; };
+  };
+  return {{"last", {uniform_sample({3, 4})}, along(-1, false)},
+          {"channels", {uniform_sample({2, 3, 4, 5})}, along(1, true)},
+          {"0-d", {uniform_sample({})}, along(0, false)},
+          {"empty", {uniform_sample({0, 3})}, along(1, false)}};
 }
 
 }  // namespace mezzo

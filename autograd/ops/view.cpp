@@ -25,14 +25,15 @@ Shape fit_shape(std::string_view op, const Tensor& x, Shape shape) {
     const int64_t known = shape.numel();
     *open = known > 0 && x.numel() % known == 0 ? x.numel() / known : -1;
   }
-  if (std::any_of(shape.begin(), shape.end(), [](int64_t size) { return size < 0; }) || shape.numel() != x.numel()) {
+  if (std::any_of(shape.begin(), shape.end(), [](int64_t size) { return size < 0; }) ||
+      shape.numel() != x.numel()) {
     fail(op, text(x.numel(), " elements do not fit shape ", to_string(shape)), {{"input", x}});
   }
   return shape;
 }
 
-/// Strides that show `x`'s elements in row-major order as `shape`, if there are any: each run of x's dimensions that
-/// lie behind each other in memory is cut anew.
+/// Strides that show `x`'s elements in row-major order as `shape`, if there are any: each run of x's
+/// dimensions that lie behind each other in memory is cut anew.
 std::optional<Shape> view_strides(const Tensor& x, const Shape& shape) {
   if (x.numel() == 0) return contiguous_strides(shape);
   Shape strides = Shape::filled(shape.dim(), 1);
@@ -62,7 +63,9 @@ struct ViewAs {
 
   void check(Inputs in) const {
     if (!view_strides(in[0], fit_shape("view", in[0], shape))) {
-      fail("view", text("strides ", to_string(in[0].strides()), " do not allow shape ", to_string(shape), " without a copy"),
+      fail("view",
+           text("strides ", to_string(in[0].strides()), " do not allow shape ", to_string(shape),
+                " without a copy"),
            {{"input", in[0]}}, "use reshape");
     }
   }
@@ -81,7 +84,8 @@ struct Permute {
     Shape seen = Shape::filled(in[0].dim(), 0);
     bool valid = dims.dim() == in[0].dim();
     for (int d = 0; valid && d < dims.dim(); ++d) valid = seen[wrap_dim("permute", dims[d], in[0])]++ == 0;
-    if (!valid) fail("permute", text(to_string(dims), " does not name each dimension once"), {{"input", in[0]}});
+    if (!valid)
+      fail("permute", text(to_string(dims), " does not name each dimension once"), {{"input", in[0]}});
   }
   Tensor forward(Inputs in, Saver&) const {
     Shape shape = in[0].shape(), strides = in[0].strides();
@@ -145,8 +149,10 @@ struct Narrow {
     if (in[0].dim() == 0) fail("narrow", "a 0-d tensor has no dimension to narrow", {{"input", in[0]}});
     const int64_t size = in[0].shape()[d];
     if (start < 0 || length < 0 || start > size - length) {
-      fail("narrow", text("elements ", start, " to ", start + length, " are outside dimension ", dim, " of size ", size),
-           {{"input", in[0]}});
+      fail(
+          "narrow",
+          text("elements ", start, " to ", start + length, " are outside dimension ", dim, " of size ", size),
+          {{"input", in[0]}});
     }
   }
   Tensor forward(Inputs in, Saver&) const {

@@ -99,32 +99,14 @@ void conv2d_input_grad_as(const View& grad_input, const View& grad_out, const Vi
   });
 }
 
-/// grad_bias[o] = sum of grad_out over images and pixels.
 template <class T>
-void sum_channels(const View& grad_bias, const View& grad_out) {
-  const int64_t channels = grad_out.shape[1], pixels = grad_out.shape[2] * grad_out.shape[3];
-  parallel_for(channels, 1 + kGrain / std::max<int64_t>(1, grad_out.shape[0] * pixels),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t c = begin; c < end; ++c) {
-                   std::conditional_t<std::is_integral_v<T>, T, double> sum{};
-                   for (int64_t n = 0; n < grad_out.shape[0]; ++n) {
-                     const T* plane = grad_out.as<T>() + (n * channels + c) * pixels;
-                     for (int64_t i = 0; i < pixels; ++i) sum += plane[i];
-                   }
-                   grad_bias.as<T>()[c] = static_cast<T>(sum);
-                 }
-               });
-}
-
-template <class T>
-void conv2d_weight_grad_as(const View& grad_weight, const View& grad_bias, const View& grad_out,
-                           const View& input, const ConvGeometry& geometry) {
+void conv2d_weight_grad_as(const View& grad_weight, const View& grad_out, const View& input,
+                           const ConvGeometry& geometry) {
   fill_with_bias(grad_weight, {}, 1);
   for_each_image<T>(grad_out, input, grad_weight, geometry, [](const Im2col<T>& part) {
     part.load();
     add_product(part.weight, part.out, transposed(part.columns));
   });
-  if (grad_bias.given()) sum_channels<T>(grad_bias, grad_out);
 }
 
 /// Calls f(T{}) with the type of a float32 or float64 convolution.
@@ -187,22 +169,19 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
   dx.finish();
 }
 
-void conv2d_weight_grad(const View& grad_weight, const View& grad_bias, const View& grad_out,
-                        const View& input, const ConvGeometry& geometry) {
+void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const View& input,
+                        const ConvGeometry& geometry) {
   const Method method(grad_out, input, grad_weight);
   const auto dy = method.input(grad_out), x = method.input(input);
   const auto dw = method.output(grad_weight);
-  const StagedOutput db(grad_bias, method.dtype, {1});
   if (method.by_onednn) {
-    if constexpr (onednn::available)
-      onednn::conv2d_weight_grad(dw.view(), db.view(), dy.view(), x.view(), geometry);
+    if constexpr (onednn::available) onednn::conv2d_weight_grad(dw.view(), dy.view(), x.view(), geometry);
   } else {
     dispatch_floating(method.dtype, [&]<class T>(T) {
-      conv2d_weight_grad_as<T>(dw.view(), db.view(), dy.view(), x.view(), geometry);
+      conv2d_weight_grad_as<T>(dw.view(), dy.view(), x.view(), geometry);
     });
   }
   dw.finish();
-  db.finish();
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ struct Vec {
   friend Vec operator-(Vec a, Vec b) { return ei::psub(a.packet, b.packet); }
   friend Vec operator*(Vec a, Vec b) { return ei::pmul(a.packet, b.packet); }
   friend Vec operator/(Vec a, Vec b) { return ei::pdiv(a.packet, b.packet); }
-  friend Vec operator-(Vec a) { return ei::pnegate(a.packet); }
+  friend Vec operator-(Vec a) { return Vec(-0.0) - a; }  // Eigen's gives 0 for 0
   friend Mask operator<(Vec a, Vec b) { return {ei::pcmp_lt(a.packet, b.packet)}; }
   friend Mask operator>(Vec a, Vec b) { return b < a; }
   friend Mask operator==(Vec a, Vec b) { return {ei::pcmp_eq(a.packet, b.packet)}; }
@@ -41,13 +41,25 @@ struct Vec {
   }
   friend Vec select(Mask c, Vec a, Vec b) { return ei::pselect(c.bits, a.packet, b.packet); }
 
-  friend Vec sqrt(Vec x) { return ei::psqrt(x.packet); }
+  /// Lane by lane in the source, one instruction in the program: Eigen's goes through an estimate that is
+  /// wrong at infinity, -0 and subnormal numbers.
+  friend Vec sqrt(Vec x) {
+    return lanes(x, [](T v) { return std::sqrt(v); });
+  }
   friend Vec trunc(Vec x) { return select(x < Vec(0), ei::pceil(x.packet), ei::pfloor(x.packet)); }
-  friend Vec log(Vec x) { return ei::plog(x.packet); }
-  /// Eigen's exp stops falling at the smallest normal number; below it the answer is 0.
+  /// Eigen's log takes subnormal numbers for the smallest normal one.
+  friend Vec log(Vec x) {
+    if (ei::predux_min(x.packet) < std::numeric_limits<T>::min())
+      return lanes(x, [](T v) { return std::log(v); });
+    return ei::plog(x.packet);
+  }
+  /// Eigen's exp stops falling at the smallest normal number, below which the answer is 0 here, and is
+  /// infinite a little too early.
   friend Vec exp(Vec x) {
-    const Vec lowest(std::log(static_cast<double>(std::numeric_limits<T>::min())));
-    return select(x < lowest, Vec(0), ei::pexp(x.packet));
+    const T lowest = std::log(std::numeric_limits<T>::min()),
+            highest = std::log(std::numeric_limits<T>::max()) - 1;
+    if (ei::predux_max(x.packet) > highest) return lanes(x, [](T v) { return std::exp(v); });
+    return select(x < Vec(lowest), Vec(0), ei::pexp(x.packet));
   }
   friend Vec sin(Vec x) {
     if constexpr (ei::packet_traits<T>::HasSin)

@@ -94,19 +94,13 @@ void conv2d_input_grad_as(const View& grad_input, const View& grad_out, const Vi
 }
 
 template <class S>
-void conv2d_weight_grad_as(const View& grad_weight, const View& grad_bias, const View& grad_out,
-                           const View& input, const ConvGeometry& geometry) {
+void conv2d_weight_grad_as(const View& grad_weight, const View& grad_out, const View& input,
+                           const ConvGeometry& geometry) {
   const std::vector<S> g = values<S>(grad_out), x = values<S>(input);
   std::vector<S> sums(static_cast<size_t>(grad_weight.numel()));
   for_each_term(grad_out.shape, input.shape, grad_weight.shape, geometry,
                 [&](size_t i, size_t w, size_t o) { sums[w] += g[o] * x[i]; });
   save(grad_weight, sums);
-  if (!grad_bias.given()) return;
-  const auto channels = static_cast<size_t>(grad_out.shape[1]);
-  const auto pixels = static_cast<size_t>(grad_out.shape[2] * grad_out.shape[3]);
-  std::vector<S> bias_sums(channels);
-  for (size_t o = 0; o < g.size(); ++o) bias_sums[o / pixels % channels] += g[o];
-  save(grad_bias, bias_sums);
 }
 
 }  // namespace
@@ -124,11 +118,10 @@ void add_products(Kernels& table) {
     dispatch(grad_input.dtype,
              [&]<class T>(T) { conv2d_input_grad_as<Sum<T>>(grad_input, grad_out, weight, geometry); });
   };
-  table.conv2d_weight_grad = [](const View& grad_weight, const View& grad_bias, const View& grad_out,
-                                const View& input, const ConvGeometry& geometry) {
-    dispatch(grad_weight.dtype, [&]<class T>(T) {
-      conv2d_weight_grad_as<Sum<T>>(grad_weight, grad_bias, grad_out, input, geometry);
-    });
+  table.conv2d_weight_grad = [](const View& grad_weight, const View& grad_out, const View& input,
+                                const ConvGeometry& geometry) {
+    dispatch(grad_weight.dtype,
+             [&]<class T>(T) { conv2d_weight_grad_as<Sum<T>>(grad_weight, grad_out, input, geometry); });
   };
 }
 

@@ -32,7 +32,7 @@ bool is_hole(std::string_view op, std::string_view kind);
 double allowed_epsilons(std::string_view op, DType dtype);
 double epsilon_of(DType dtype);
 
-/// Seeds the samples' generator: MEZZO_TEST_SEED, or 1. Tests capture it, so that a failure can be repeated.
+/// Seeds the samples' generator with test_seed(). Tests capture it, so that a failure can be repeated.
 uint64_t seed_samples();
 
 /// The samples of a row with inputs on the device under test.

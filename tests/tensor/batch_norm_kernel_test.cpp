@@ -3,10 +3,11 @@
 
 #include <cmath>
 
-#include "kernel_views.h"
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/reference/kernel_families.h"
 #include "tensor/threads.h"
+#include "tests/support.h"
+#include "tests/tensor/kernel_views.h"
 
 namespace mezzo {
 namespace {
@@ -76,9 +77,10 @@ void compare(DType dtype, DType parameter, const Shape& shape, Layout layout, La
   const Layout out = other == Layout::expanded ? Layout::row_major : other;
   Results expected = run(table(true), input, grad_out, invstd, weight, bias, out);
   Results actual = run(table(false), input, grad_out, invstd, weight, bias, out);
-  // The naive loops add up n numbers in double: against float64 that is no better than the kernel under test.
+  // The naive loops add up n numbers of size 10 at most in double: against float64 that is no better than the
+  // kernel under test.
   const auto n = static_cast<double>(shape.numel() / shape[1]);
-  const double error = (dtype == float64 ? 50 + n : 50) * epsilon(compute_type(dtype));
+  const double error = (dtype == float64 ? 50 + 10 * n : 50) * epsilon(compute_type(dtype));
   check_near(actual.mean, expected.mean, error);
   check_near(actual.var, expected.var, error);
   check_near(actual.out, expected.out, error);
@@ -91,7 +93,7 @@ void compare(DType dtype, DType parameter, const Shape& shape, Layout layout, La
 }  // namespace
 
 TEST_CASE("batch_norm on the CPU agrees with the naive loops") {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test_seed();
   CAPTURE(seed);
   std::mt19937 random(seed);
   const Shape shapes[] = {{2, 3},          {70, 5},        {300, 17},    {3, 520},       {1, 1, 40},
@@ -169,7 +171,7 @@ TEST_CASE("batch_norm gives PyTorch's numbers") {
 }
 
 TEST_CASE("statistics survive a large mean, outliers and variances that 16 bits cannot hold") {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test_seed();
   CAPTURE(seed);
   std::mt19937 random(seed);
   for (Layout layout : {Layout::row_major, Layout::channels_last}) {
@@ -211,7 +213,7 @@ TEST_CASE("batch_norm of nothing writes zeros for the sums") {
 }
 
 TEST_CASE("batch_norm has the same bits for any number of threads") {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test_seed();
   CAPTURE(seed);
   std::mt19937 random(seed);
   const int threads = num_threads();

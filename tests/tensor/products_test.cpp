@@ -168,15 +168,14 @@ void check_conv(uint64_t seed, DType dtype, const ConvCase& c, Layout layout, La
   const Shape channels{c.weight[0]};
   const Array bias = with_bias ? random_array(random, dtype, channels, Layout::strided) : Array();
   struct Results {
-    Array out, grad_input, grad_weight, grad_bias;
+    Array out, grad_input, grad_weight;
   };
   const auto run = [&](const Kernels& table, Layout out_layout, Layout grad_weight_layout) {
     Results results{Array(dtype, c.out(), out_layout), Array(dtype, c.input, out_layout),
-                    Array(dtype, c.weight, grad_weight_layout), with_bias ? Array(dtype, channels) : Array()};
+                    Array(dtype, c.weight, grad_weight_layout)};
     table.conv2d(results.out.view, input.view, weight.view, bias.view, c.geometry);
     table.conv2d_input_grad(results.grad_input.view, grad_out.view, weight.view, c.geometry);
-    table.conv2d_weight_grad(results.grad_weight.view, results.grad_bias.view, grad_out.view, input.view,
-                             c.geometry);
+    table.conv2d_weight_grad(results.grad_weight.view, grad_out.view, input.view, c.geometry);
     return results;
   };
   const Results actual = run(cpu_table, layout, weight_layout);
@@ -184,7 +183,6 @@ void check_conv(uint64_t seed, DType dtype, const ConvCase& c, Layout layout, La
   check_close(actual.out, expected.out);
   check_close(actual.grad_input, expected.grad_input);
   check_close(actual.grad_weight, expected.grad_weight);
-  if (with_bias) check_close(actual.grad_bias, expected.grad_bias);
 }
 
 /// i -> (i * step) % modulus - modulus / 2: small integers, whose sums are exact.
@@ -196,7 +194,7 @@ Array series(const Shape& shape, int64_t step, int64_t modulus) {
 }
 
 struct ConvGolden {
-  std::vector<double> out, grad_input, grad_weight, grad_bias;
+  std::vector<double> out, grad_input, grad_weight;
 };
 
 void check_golden(const Kernels& table, const ConvCase& c, const ConvGolden& golden) {
@@ -204,14 +202,12 @@ void check_golden(const Kernels& table, const ConvCase& c, const ConvGolden& gol
               bias = series({c.weight[0]}, 2, 5);
   const Array grad_out = series(c.out(), 3, 5);
   const Array out(float32, c.out()), grad_input(float32, c.input), grad_weight(float32, c.weight);
-  const Array grad_bias(float32, {c.weight[0]});
   table.conv2d(out.view, input.view, weight.view, bias.view, c.geometry);
   table.conv2d_input_grad(grad_input.view, grad_out.view, weight.view, c.geometry);
-  table.conv2d_weight_grad(grad_weight.view, grad_bias.view, grad_out.view, input.view, c.geometry);
+  table.conv2d_weight_grad(grad_weight.view, grad_out.view, input.view, c.geometry);
   check_equal(out, golden.out);
   check_equal(grad_input, golden.grad_input);
   check_equal(grad_weight, golden.grad_weight);
-  check_equal(grad_bias, golden.grad_bias);
 }
 
 }  // namespace
@@ -321,8 +317,7 @@ TEST_CASE("conv2d: PyTorch's numbers, with stride, padding and dilation") {
       {-3, -2, -1,  -5, 11, 0, 18,  -14, 4,  -8,  -1,  -5, 11, -3, -2, -4, -6, -3, 5,  8,
        -7, 14, -10, 6,  -3, 8, -11, 5,   11, -13, -10, 6,  -3, -7, 14, 8,  5,  -3, -6, -4},
       {2,  22, 24,  24,  24,  -9,  -9, -11, -9, 24,  -9, 24,  -13, -13, -26, -11, -15, 22,
-       20, -2, -15, -22, -15, -22, 22, 2,   24, -11, -9, -22, -11, 2,   24,  22,  24,  22},
-      {0, -2, 1}};
+       20, -2, -15, -22, -15, -22, 22, 2,   24, -11, -9, -22, -11, 2,   24,  22,  24,  22}};
   check_golden(cpu_table, c, golden);
   check_golden(reference_table, c, golden);
 }
@@ -336,8 +331,7 @@ TEST_CASE("conv2d: PyTorch's numbers, with groups") {
        -2, 1,  3, -8, -6, 4,  8, 5, -11, 0,   2,  4, 2, 5,  -2, -4, 2, 5,  -7,  -4, 6, 3, -2, -2,
        -4, 0,  3, -8, -6, 4,  6, 0, 4,   -10, -8, 3, 3, -2, -2, 4,  2, 6,  -11, -6, 5, 4, -2, -2},
       {3, 13, 1,  -11, -3, -4, -5, 5,  -4, -13, -4,  -11, -4, 15, -4, -5,
-       0, -3, -9, -2,  -5, 0,  -3, 12, 7,  5,   -16, 5,   4,  5,  3,  -17},
-      {2, -2, -1, 0}};
+       0, -3, -9, -2,  -5, 0,  -3, 12, 7,  5,   -16, 5,   4,  5,  3,  -17}};
   check_golden(cpu_table, c, golden);
   check_golden(reference_table, c, golden);
 }

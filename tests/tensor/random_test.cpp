@@ -5,10 +5,10 @@
 #include <cmath>
 #include <set>
 
-#include "kernel_views.h"
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/random_values.h"
 #include "tensor/threads.h"
+#include "tests/tensor/kernel_views.h"
 
 namespace mezzo {
 namespace {

@@ -94,27 +94,27 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
   })->run({grad_out.data, weight.data, grad_input.data});
 }
 
-void conv2d_weight_grad(const View& grad_weight, const View& grad_bias, const View& grad_out,
-                        const View& input, const ConvGeometry& geometry) {
-  const Key key = key_of(weight_grad, geometry).add(grad_weight).add(grad_bias).add(grad_out).add(input);
+/// Without the bias' gradient, for which oneDNN 2 takes a third of the time in a plain loop: a reduction has
+/// it for the price of one read.
+void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const View& input,
+                        const ConvGeometry& geometry) {
+  const Key key = key_of(weight_grad, geometry).add(grad_weight).add(grad_out).add(input);
   plan(key, [&] {
     const memory::desc input_desc = channels_last(input), out_desc = channels_last(grad_out);
     const memory::desc weight_desc = describe_weight(grad_weight, geometry.groups);
     const memory::desc weight_any = any_layout(weight_desc);
-    const memory::desc bias_desc = grad_bias.given() ? describe(grad_bias) : memory::desc();
     const Window window(geometry);
-    const auto hint = forward_desc(input_desc, weight_any, bias_desc, out_desc, geometry,
-                                   dnnl::prop_kind::forward_training);
+    const auto hint =
+        forward_desc(input_desc, weight_any, {}, out_desc, geometry, dnnl::prop_kind::forward_training);
     const dnnl::convolution_backward_weights::primitive_desc desc(
-        {dnnl::algorithm::convolution_direct, input_desc, weight_any, bias_desc, out_desc, window.stride,
+        {dnnl::algorithm::convolution_direct, input_desc, weight_any, out_desc, window.stride,
          window.dilation, window.padding, window.padding},
         attributes(), engine(), hint);
     return Plan(desc, dnnl::convolution_backward_weights(desc),
                 {{DNNL_ARG_SRC, describe(input), desc.src_desc()},
                  {DNNL_ARG_DIFF_DST, describe(grad_out), desc.diff_dst_desc()}},
-                {{DNNL_ARG_DIFF_WEIGHTS, weight_desc, desc.diff_weights_desc()},
-                 {DNNL_ARG_DIFF_BIAS, bias_desc, bias_desc}});
-  })->run({input.data, grad_out.data, grad_weight.data, grad_bias.data});
+                {{DNNL_ARG_DIFF_WEIGHTS, weight_desc, desc.diff_weights_desc()}});
+  })->run({input.data, grad_out.data, grad_weight.data});
 }
 
 }  // namespace mezzo::cpu::onednn

@@ -20,12 +20,12 @@ bool multiplies(DType dtype);
 void matmul(const View& out, const View& a, const View& b, const View& bias);
 
 /// As in the table of kernels, for such a dtype and nothing empty. Every operand is dense, row-major or
-/// channels-last, bias and its gradient have stride 1.
+/// channels-last, bias has stride 1.
 void conv2d(const View& out, const View& input, const View& weight, const View& bias,
             const ConvGeometry& geometry);
 void conv2d_input_grad(const View& grad_input, const View& grad_out, const View& weight,
                        const ConvGeometry& geometry);
-void conv2d_weight_grad(const View& grad_weight, const View& grad_bias, const View& grad_out,
-                        const View& input, const ConvGeometry& geometry);
+void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const View& input,
+                        const ConvGeometry& geometry);
 
 }  // namespace mezzo::cpu::onednn
