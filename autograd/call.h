@@ -79,7 +79,9 @@ class OpNode final : public Node {
 
 /// True if an op on these inputs is to be recorded: recording is on and one of them requires grad.
 bool wants_record(Inputs inputs);
-/// Throws if the inputs are on different devices, or one is a stale view of a tensor changed in place.
+/// Throws Error if x is a view whose history ended with a change in place of what it is a view of.
+void check_history(std::string_view op, const Tensor& x);
+/// The same for each of the inputs, and if they are on different devices.
 void check_inputs(std::string_view op, Inputs inputs);
 /// Gives `node` its edges.
 void connect(Node& node, Inputs inputs);

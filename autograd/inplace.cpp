@@ -82,20 +82,27 @@ Tensor& change(std::string_view name, Tensor& x, const Tensor& operand) {
   return x;
 }
 
+void check_floating(std::string_view op, const Tensor& x) {
+  if (!is_floating(x.dtype()))
+    fail(op, text("needs a floating dtype, not ", name_of(x.dtype())), {{"tensor", x}});
+}
+
 /// x = from, converted. The gradient goes to `from`; none to what x was.
 struct CopyInPlace {
   static constexpr std::string_view name = "copy_";
   Tensors backward(Node&, Inputs g) const { return {{}, g[0]}; }
 };
 
-/// Runs `write` on x's memory; x loses its history, since nothing of it is left.
+/// Runs `write` on x's memory; while recording x loses its history, since nothing of it is left.
 template <class F>
 Tensor& overwrite(std::string_view name, Tensor& x, F write) {
   check_writable(name, x, grad_enabled() && x.requires_grad());
   write(x.view_of_memory());
   x.bump_version();
-  if (x.impl()->grad_fn) x.impl()->storage->bump_rebases();
-  x.impl()->grad_fn = nullptr;
+  if (grad_enabled() && x.impl()->grad_fn) {
+    x.impl()->storage->bump_rebases();
+    x.impl()->grad_fn = nullptr;
+  }
   return x;
 }
 
@@ -110,6 +117,12 @@ Tensor& Tensor::copy_(const Tensor& from) {
   const std::array<Tensor, 2> in{*this, from};
   const bool recorded = wants_record(in);
   check_writable("copy_", *this, recorded);
+  if (!from.defined()) fail("copy_", "the source is undefined", {{"tensor", *this}});
+  check_history("copy_", from);
+  Shape joint;
+  if (!broadcast(from.shape(), shape(), joint) || joint != shape()) {
+    fail("copy_", "the source does not broadcast to the tensor", {{"tensor", *this}, {"source", from}});
+  }
   const Tensor source = apart_from(*this, from.detach()).expand(shape());
   kernels(device()).copy(view_of_memory(), source.view_of_memory());
   bump_version();
@@ -127,6 +140,7 @@ Tensor& Tensor::fill_(Scalar value) {
 }
 
 Tensor& Tensor::uniform_(double low, double high) {
+  check_floating("uniform_", *this);
   if (!(low <= high))
     fail("uniform_", text("the range [", low, ", ", high, ") is empty"), {{"tensor", *this}});
   return overwrite("uniform_", *this, [&](const View& out) {
@@ -135,6 +149,7 @@ Tensor& Tensor::uniform_(double low, double high) {
 }
 
 Tensor& Tensor::normal_(double mean, double std) {
+  check_floating("normal_", *this);
   if (!(std >= 0)) fail("normal_", text("the standard deviation ", std, " is negative"), {{"tensor", *this}});
   return overwrite("normal_", *this, [&](const View& out) {
     kernels(device()).normal(out, default_generator().take(numel()), mean, std);

@@ -139,12 +139,16 @@ void check_inputs(std::string_view op, Inputs inputs) {
       fail(op, text("tensors are on ", to_string(first->device()), " and on ", to_string(x.device())),
            {{"one", *first}, {"other", x}}, "move them to one device with to(device)");
     }
-    if (grad_enabled() && x.impl()->is_view && x.impl()->rebases != x.impl()->storage->rebases()) {
-      fail(op,
-           "an input is a view of a tensor that was changed in place, in a recorded op, after the view was "
-           "made",
-           {{"view", x}}, "make the view again after the change");
-    }
+    check_history(op, x);
+  }
+}
+
+void check_history(std::string_view op, const Tensor& x) {
+  if (grad_enabled() && x.impl()->is_view && x.impl()->rebases != x.impl()->storage->rebases()) {
+    fail(
+        op,
+        "an input is a view of a tensor that was changed in place, in a recorded op, after the view was made",
+        {{"view", x}}, "make the view again after the change");
   }
 }
 
@@ -164,6 +168,10 @@ void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index) 
   if (static_cast<int>(node->outputs.size()) <= index) node->outputs.resize(static_cast<size_t>(index) + 1);
   node->outputs[static_cast<size_t>(index)] = {impl.shape, impl.dtype, impl.storage->device(), {}};
   if (!is_floating(impl.dtype)) return;  // such an output carries no gradient
+  if (impl.grad_fn) {  // changed in place: what it asked of its old history it asks of the new one
+    auto& before = impl.grad_fn->outputs[static_cast<size_t>(impl.output_index)].retains;
+    node->outputs[static_cast<size_t>(index)].retains = std::exchange(before, {});
+  }
   impl.grad_fn = node;
   impl.output_index = index;
 }

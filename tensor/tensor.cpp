@@ -83,6 +83,11 @@ template std::vector<int32_t> Tensor::to_vector() const;
 template std::vector<uint8_t> Tensor::to_vector() const;
 template std::vector<bool> Tensor::to_vector() const;
 
+MemoryFormat format_of(const Tensor& x) {
+  const bool last = x.is_contiguous(channels_last) && x.strides() != contiguous_strides(x.shape());
+  return last ? channels_last : contiguous_format;
+}
+
 std::string describe(const Tensor& tensor) {
   if (!tensor.defined()) return "undefined";
   std::string shape = to_string(tensor.shape());

@@ -210,7 +210,7 @@ Tensor empty_like(const Tensor& like);
 /// is not the default: dtype, device, requires_grad or grad_fn.
 std::string to_string(const Tensor& tensor);
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
-/// `[8, 3, 32, 32] float32 cpu`, as errors describe an operand.
+/// `[8,3,32,32] float32 cpu`, as errors describe an operand.
 std::string describe(const Tensor& tensor);
 
 }  // namespace mezzo

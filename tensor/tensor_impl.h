@@ -15,8 +15,7 @@ struct TensorImpl {
   DType dtype = DType::float32;
   bool is_number = false;  ///< made from a C++ number: gives way in type promotion
 
-  bool requires_grad = false;  ///< of a leaf; a tensor with a grad_fn requires grad anyway
-  bool retains_grad = false;
+  bool requires_grad = false;     ///< of a leaf; a tensor with a grad_fn requires grad anyway
   bool is_view = false;           ///< made by a view op: shares memory with the tensor that it was made from
   uint32_t rebases = 0;           ///< of a view: storage->rebases() when it was made
   std::shared_ptr<Node> grad_fn;  ///< the op that made it, while recording
@@ -36,6 +35,10 @@ int wrap_dim(std::string_view op, int64_t dim, const Tensor& x);
 
 /// Name of the op that made the tensor, "" for a leaf. Defined in autograd/, which knows ops.
 std::string_view history_name(const Tensor& tensor);
+
+/// The memory format of an activation: channels_last for a 4-d tensor in it. With one channel both formats
+/// are the same memory, and the strides still tell.
+MemoryFormat format_of(const Tensor& x);
 
 /// dtype of an op on these operands, by PyTorch's rule: tensors, then 0-d tensors, then numbers; a lower
 /// class counts only if its kind (bool < integer < floating) is higher. Undefined tensors are passed over.

@@ -31,7 +31,8 @@ struct Cat {
     Shape shape = in[0].shape();
     shape[d] = 0;
     for (const Tensor& x : in) shape[d] += x.shape()[d];
-    const Tensor out = empty(shape, {.dtype = promote(in), .device = in[0].device()});
+    const Tensor out =
+        empty(shape, {.dtype = promote(in), .device = in[0].device(), .format = format_of(in[0])});
     int64_t at = 0;
     for (const Tensor& x : in) {
       kernels(out.device()).copy(narrow(out, d, at, x.shape()[d]).view_of_memory(), x.view_of_memory());
@@ -67,7 +68,7 @@ struct Embed {
     const int d = wrap_dim("embed", dim, x);
     Shape shape = x.shape();
     shape[d] = size;
-    const Tensor out = zeros(shape, {.dtype = x.dtype(), .device = x.device()});
+    const Tensor out = zeros(shape, {.dtype = x.dtype(), .device = x.device(), .format = format_of(x)});
     kernels(x.device()).copy(narrow(out, d, start, x.shape()[d]).view_of_memory(), x.view_of_memory());
     return out;
   }

@@ -24,12 +24,6 @@ Shape output_shape(const ConvGeometry& geometry, const Shape& x, const Shape& we
           output_size(geometry, x[3], weight[3], 1)};
 }
 
-/// The layout of an activation. With one channel both are the same memory, and its strides still tell.
-MemoryFormat format_of(const Tensor& x) {
-  const bool last = x.is_contiguous(channels_last) && x.strides() != contiguous_strides(x.shape());
-  return last ? channels_last : contiguous_format;
-}
-
 Tensor empty_activation(const Tensor& like, const Shape& shape, MemoryFormat format) {
   return empty(shape, {.dtype = like.dtype(), .device = like.device(), .format = format});
 }

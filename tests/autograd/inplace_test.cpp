@@ -2,6 +2,7 @@
 #include "autograd/call.h"
 #include "autograd/engine.h"
 #include "autograd/ops.h"
+#include "tests/error_text.h"
 #include "tests/values.h"
 
 using namespace mezzo;
@@ -213,4 +214,55 @@ TEST_CASE("in place: the result's kind and shape must fit") {
   u += make({300, 2}, int64);
   CHECK(u.dtype() == uint8);
   CHECK(values(u) == Values{45, 1});
+}
+
+TEST_CASE("in place: retain_grad speaks of the tensor as it is after the change") {
+  const Tensor a = leaf({2});
+  Tensor h = a * 1;
+  h.retain_grad();
+  h *= 3;
+  h.sum().backward();
+  CHECK(values(h.grad()) == Values{1});
+  CHECK(values(a.grad()) == Values{3});
+}
+
+TEST_CASE("in place: filling ends the history while recording, and keeps it under no_grad") {
+  const Tensor a = leaf({2});
+  Tensor recorded = a * 1, unrecorded = a * 1;
+  recorded.fill_(5);
+  CHECK_FALSE(recorded.requires_grad());
+  {
+    const NoGradGuard guard;
+    unrecorded.fill_(5);
+  }
+  unrecorded.sum().backward();
+  CHECK(values(a.grad()) == Values{1});
+}
+
+TEST_CASE("in place: a source that copy_ cannot use changes nothing") {
+  Tensor x = make({1, 2});
+  CHECK(error_text([&] { x.copy_(make({1, 2, 3})); }).find("copy_: ") == 0);
+  CHECK(error_text([&] { x.copy_({}); }).find("copy_: ") == 0);
+  CHECK(values(x) == Values{1, 2});
+
+  const Tensor a = leaf({1, 2});
+  Tensor h = a * 1;
+  const Tensor stale = h.view({2});
+  h *= 2;
+  CHECK(error_text([&] { x.copy_(stale); }).find("copy_: ") == 0);
+}
+
+TEST_CASE("in place: random numbers need a floating dtype") {
+  Tensor x = make({1, 2}, int64);
+  CHECK(error_text([&] { x.uniform_(); }).find("uniform_: ") == 0);
+  CHECK(error_text([&] { x.normal_(); }).find("normal_: ") == 0);
+}
+
+TEST_CASE("a tensor that was saved and then given other data is refused") {
+  Tensor w = leaf({2});
+  const Tensor x = leaf({3});
+  const Tensor y = x * w;
+  w.set_data(make({7}));
+  CHECK(error_text([&] { y.sum().backward(); }).find("mul: ") == 0);
+  CHECK_FALSE(x.grad().defined());
 }

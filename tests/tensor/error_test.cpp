@@ -5,22 +5,12 @@
 #include <functional>
 
 #include "autograd/ops.h"
+#include "tests/error_text.h"
 #include "tests/values.h"
 
 using namespace mezzo;
 
 namespace {
-
-/// What the Error says; "" if nothing was thrown.
-template <class F>
-std::string message(F wrong) {
-  try {
-    wrong();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// The operand as messages describe it.
 std::string operand(std::string_view name, std::string_view shape, std::string_view dtype) {
@@ -39,9 +29,9 @@ TEST_CASE("errors: the format") {
   const Tensor a = make(Values(6), {2, 3}, float32), b = make({1, 2}, float16);
   const std::string expected = "test: is wrong; a [2,3] float32 " + to_string(test_device()) +
                                ", b [2] float16 " + to_string(test_device());
-  CHECK(message([&] { fail("test", "is wrong", {{"a", a}, {"none", Tensor()}, {"b", b}}); }) == expected);
-  CHECK(message([] { fail("test", "is wrong"); }) == "test: is wrong");
-  CHECK(message([] { fail("test", "is wrong", {}, "do this"); }) == "test: is wrong; do this");
+  CHECK(error_text([&] { fail("test", "is wrong", {{"a", a}, {"none", Tensor()}, {"b", b}}); }) == expected);
+  CHECK(error_text([] { fail("test", "is wrong"); }) == "test: is wrong");
+  CHECK(error_text([] { fail("test", "is wrong", {}, "do this"); }) == "test: is wrong; do this");
 }
 
 TEST_CASE("errors: the module's path") {
@@ -50,7 +40,7 @@ TEST_CASE("errors: the module's path") {
   {
     const ModuleScope outer("layer2"), unnamed(""), inner("0.conv1");
     CHECK(module_path() == "layer2.0.conv1");
-    CHECK(message([&] { a + b; }).find("; in layer2.0.conv1; ") != std::string::npos);
+    CHECK(error_text([&] { a + b; }).find("; in layer2.0.conv1; ") != std::string::npos);
     try {
       const ModuleScope innermost("deeper");
       a + b;
@@ -178,7 +168,7 @@ TEST_CASE("errors: wrong calls name the op, the operands and what is wrong") {
       {"view", {"undefined"}, [&] { Tensor().view({1}); }},
   };
   for (const BadCall& call : calls) {
-    const std::string said = message(call.call);
+    const std::string said = error_text(call.call);
     CAPTURE(call.op);
     CAPTURE(said);
     CHECK(said.starts_with(text(call.op, ": ")));
@@ -198,11 +188,11 @@ TEST_CASE("errors: an undefined tensor") {
 
 TEST_CASE("errors: tensors on two devices") {
   const Tensor here = ones({2}, {.device = "cpu"}), there = ones({2}, {.device = "reference"});
-  const std::string said = message([&] { here + there; });
+  const std::string said = error_text([&] { here + there; });
   CHECK(said.starts_with("add: "));
   CHECK(said.find("[2] float32 cpu") != std::string::npos);
   CHECK(said.find("[2] float32 reference") != std::string::npos);
-  CHECK(message([] { Device("tpu"); }).find("tpu") != std::string::npos);
+  CHECK(error_text([] { Device("tpu"); }).find("tpu") != std::string::npos);
   CHECK((there + 1).device() == Device("reference"));  // a number is on every device
 }
 

@@ -188,8 +188,10 @@ TEST_CASE("optimizers on the CPU agree with the naive loops") {
           CHECK(g.same_bits(gradient));
           for (int64_t i = 0; i < p.numel(); ++i) {
             const double error = 20 * epsilon(state);
-            REQUIRE(near(p[i], p2[i], 2 * epsilon(dtype) * std::abs(p2[i]) + error));
-            REQUIRE(near(m[i], m2[i], error));
+            // Adam's parameter may be rounded to one side here and to the other there; SGD's buffer reads it.
+            const double rounding = 2 * epsilon(dtype) * std::abs(p2[i]);
+            REQUIRE(near(p[i], p2[i], rounding + error));
+            REQUIRE(near(m[i], m2[i], sgd.weight_decay * rounding + error));
             REQUIRE(near(v[i], v2[i], error));
             REQUIRE(near(most[i], most2[i], error));
           }
