@@ -58,8 +58,7 @@ void accumulate_into_leaf(const Tensor& leaf, Tensor gradient) {
     sum = std::move(gradient);
   } else {
     // Laid out like the leaf, so that an optimizer reads both in one order.
-    const bool last = leaf.is_contiguous(channels_last) && !leaf.is_contiguous();
-    sum = clone(gradient, last ? channels_last : contiguous_format);
+    sum = clone(gradient, format_of(leaf));
   }
 }
 
