@@ -63,7 +63,8 @@ Shape dense_strides(const Shape& shape, std::span<const int> order) {
   int64_t stride = 1;
   for (int d : order) {
     strides[d] = stride;
-    stride *= std::max<int64_t>(shape[d], 1);
+    // Past 64 bits the number has no meaning, but no tensor either: checked_bytes refuses the shape.
+    if (__builtin_mul_overflow(stride, std::max<int64_t>(shape[d], 1), &stride)) stride = 0;
   }
   return strides;
 }
