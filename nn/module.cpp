@@ -175,6 +175,9 @@ void Module::load_state_dict(const StateDict& state) {
 
 void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
   check_new_name("add", name);
+  child->visit("", [this](const std::string&, const Module& below) {
+    if (below.state_ == state_) fail("add", "a module cannot be part of itself");
+  });
   child->state_->name = name;
   state_->children.emplace_back(name, std::move(child));
 }

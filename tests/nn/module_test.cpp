@@ -355,6 +355,17 @@ TEST_CASE("module: names that would make keys ambiguous are refused") {
   CHECK(open.state_dict().size() == 1);
 }
 
+TEST_CASE("module: none is part of itself, nor of what it contains") {
+  struct Open : nn::Module {
+    using Module::add_child;
+  };
+  Open outer, inner;
+  outer.add_child("inner", std::make_shared<Open>(inner));
+  CHECK(error_text([&] { outer.add_child("self", std::make_shared<Open>(outer)); }).find("add: ") == 0);
+  CHECK(error_text([&] { inner.add_child("outer", std::make_shared<Open>(outer)); }).find("add: ") == 0);
+  CHECK(inner.children().empty());
+}
+
 TEST_CASE("Sequential: runs modules in order, grows, and nests") {
   nn::Sequential net;
   const Tensor x = tensor({-1, 2}, {.device = test_device()});
