@@ -113,6 +113,7 @@ Tensor Tensor::sin() const { return mezzo::sin(*this); }
 Tensor Tensor::cos() const { return mezzo::cos(*this); }
 Tensor Tensor::tanh() const { return mezzo::tanh(*this); }
 Tensor Tensor::sigmoid() const { return mezzo::sigmoid(*this); }
+Tensor Tensor::log_sigmoid() const { return mezzo::log_sigmoid(*this); }
 Tensor Tensor::relu() const { return mezzo::relu(*this); }
 Tensor Tensor::eq(const Tensor& b) const { return mezzo::eq(*this, b); }
 Tensor Tensor::ne(const Tensor& b) const { return mezzo::ne(*this, b); }
@@ -132,6 +133,18 @@ Tensor Tensor::amin(const Dims& dims, bool keepdim) const { return mezzo::amin(*
 Tensor Tensor::any(const Dims& dims, bool keepdim) const { return mezzo::any(*this, dims, keepdim); }
 Tensor Tensor::all(const Dims& dims, bool keepdim) const { return mezzo::all(*this, dims, keepdim); }
 Tensor Tensor::argmax(int dim, bool keepdim) const { return mezzo::argmax(*this, dim, keepdim); }
+Tensor Tensor::logsumexp(const Dims& dims, bool keepdim) const {
+  return mezzo::logsumexp(*this, dims, keepdim);
+}
+Tensor Tensor::softmax(int dim) const { return mezzo::softmax(*this, dim); }
+Tensor Tensor::log_softmax(int dim) const { return mezzo::log_softmax(*this, dim); }
+Tensor Tensor::gather(int dim, const Tensor& index) const { return mezzo::gather(*this, dim, index); }
+Tensor Tensor::scatter_add(int dim, const Tensor& index, const Tensor& source) const {
+  return mezzo::scatter_add(*this, dim, index, source);
+}
+Tensor Tensor::index_select(int dim, const Tensor& index) const {
+  return mezzo::index_select(*this, dim, index);
+}
 Tensor Tensor::matmul(const Tensor& b) const { return mezzo::matmul(*this, b); }
 
 }  // namespace mezzo

@@ -15,6 +15,17 @@ using PointwiseId = size_t;
 
 enum class LossReduction : uint8_t { none, mean, sum };
 
+struct NllLossOptions {
+  LossReduction reduction = LossReduction::mean;
+  int64_t ignore_index = -100;  ///< a target of this value counts for nothing
+};
+
+struct CrossEntropyOptions {
+  LossReduction reduction = LossReduction::mean;
+  int64_t ignore_index = -100;  ///< a target of this value counts for nothing
+  double label_smoothing = 0;   ///< part of each target that is spread evenly over all classes
+};
+
 struct BatchNormOptions {
   bool batch_statistics = true;  ///< normalise with the batch's mean and variance, else with the running ones
   double momentum = 0.1;  ///< weight of the batch in the running statistics, updated if batch_statistics

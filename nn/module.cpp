@@ -142,11 +142,11 @@ Module& Module::to(MemoryFormat format) {
 StateDict Module::state_dict() const {
   StateDict state;
   visit("", [&](const std::string& prefix, const Module& module) {
-    for (const auto& [name, value] : module.state_->parameters) {
-      if (value.defined()) state.insert(joined(prefix, name), value.detach());
+    for (const NamedTensors* list : {&module.state_->parameters, &module.state_->buffers}) {
+      for (const auto& [name, value] : *list) {
+        if (value.defined()) state.insert(joined(prefix, name), value.detach());
+      }
     }
-    for (const auto& [name, value] : module.state_->buffers)
-      state.insert(joined(prefix, name), value.detach());
   });
   return state;
 }

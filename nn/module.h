@@ -81,7 +81,7 @@ class Module {
   /// Registers a parameter (it requires grad from now on) and returns it. Undefined: the name is known but
   /// empty.
   Tensor add_parameter(const std::string& name, Tensor value);
-  /// Registers a tensor that is saved but not trained.
+  /// The same for a tensor that is saved but not trained.
   Tensor add_buffer(const std::string& name, Tensor value);
 
  private:

@@ -97,6 +97,19 @@ struct Kernels {
 
   std::array<void (*)(const View& out, const View& in), kReductions> reduce{};
 
+  /// Along dimension dim: exp(in - max) / sum of that, or in - max - log(sum of exp(in - max)) if `log`. Both
+  /// floating.
+  void (*softmax)(const View& out, const View& in, int dim, bool log) = nullptr;
+  /// From the result y of softmax and its gradient g: y * (g - sum(g * y)), or g - exp(y) * sum(g) if `log`.
+  void (*softmax_grad)(const View& grad_in, const View& g, const View& y, int dim, bool log) = nullptr;
+
+  /// out[.., i, ..] = in[.., index[.., i, ..], ..], both of one dtype. index is int64 and has out's shape; in
+  /// may be longer in the other dimensions than dim.
+  void (*gather)(const View& out, const View& in, const View& index, int dim) = nullptr;
+  /// out[.., index[.., i, ..], ..] += source[.., i, ..], in order of i. out has the compute type of source's
+  /// dtype, and may be longer in the other dimensions.
+  void (*scatter_add)(const View& out, const View& index, const View& source, int dim) = nullptr;
+
   /// out[..., M, N] = a[..., M, K] b[..., K, N] (+ bias[N]); batch dimensions are equal (expanded by stride
   /// 0). All of one floating or integer dtype.
   void (*matmul)(const View& out, const View& a, const View& b, const View& bias) = nullptr;

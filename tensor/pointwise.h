@@ -173,6 +173,20 @@ struct Sigmoid : Op<1, Result::floating> {
   template <class T> static T slope(T y) { return y * (T(1) - y); }
 };
 
+/// log(1 / (1 + exp(-x))), with log(1 + u) for u = exp(-|x|) corrected by what 1 + u rounds off.
+struct LogSigmoid : Op<1, Result::floating> {
+  static constexpr bool takes_bool = false;
+  static constexpr unsigned reads = first;
+  template <class T> static T value(T x) {
+    const T u = exp(-Abs::value(x)), w = T(1) + u;
+    return select(x < T(0), x, T(0)) - select(w == T(1), u, log(w) * u / (w - T(1)));
+  }
+  template <class T> static T slope(T x) {
+    const T u = exp(-Abs::value(x));
+    return select(x < T(0), T(1), u) / (T(1) + u);
+  }
+};
+
 /// max(x, 0), with slope 0 at 0; NaN stays NaN.
 struct Relu : Op<1> {
   static constexpr bool takes_bool = false;
@@ -228,8 +242,8 @@ struct LogicalNot : Predicate1 {
 
 /// Every pointwise op. The position in the list indexes the kernel tables.
 using Ops = std::tuple<Add, Sub, Mul, Div, Fmod, Maximum, Minimum, Neg, Abs, Square, Exp, Log, Sqrt, Sin, Cos,
-                       Tanh, Sigmoid, Relu, Softsign, Where, Eq, Ne, Lt, Le, Gt, Ge, LogicalAnd, LogicalOr,
-                       LogicalXor, LogicalNot>;
+                       Tanh, Sigmoid, LogSigmoid, Relu, Softsign, Where, Eq, Ne, Lt, Le, Gt, Ge, LogicalAnd,
+                       LogicalOr, LogicalXor, LogicalNot>;
 
 }  // namespace mezzo::pointwise
 

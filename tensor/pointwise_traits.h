@@ -88,6 +88,10 @@ struct Dual {
   friend constexpr auto operator!=(Dual a, Dual b) { return a.value != b.value; }
   friend constexpr auto operator<(Dual a, Dual b) { return a.value < b.value; }
   friend constexpr auto operator>(Dual a, Dual b) { return a.value > b.value; }
+  friend Dual exp(Dual a) {
+    const T y = exp(a.value);
+    return {y, a.slope * y};
+  }
   friend Dual sin(Dual a) { return {sin(a.value), a.slope * cos(a.value)}; }
   friend Dual cos(Dual a) { return {cos(a.value), -(a.slope * sin(a.value))}; }
   friend Dual trunc(Dual a) { return {trunc(a.value), T(0)}; }

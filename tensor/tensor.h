@@ -135,6 +135,11 @@ class Tensor {
   Tensor repeat(const Shape& repeats) const;
   Tensor operator[](int64_t index) const { return select(0, index); }
 
+  // --- in the table: elements by position
+  Tensor gather(int dim, const Tensor& index) const;
+  Tensor scatter_add(int dim, const Tensor& index, const Tensor& source) const;
+  Tensor index_select(int dim, const Tensor& index) const;
+
   // --- in the table: pointwise, with broadcasting and type promotion
   Tensor add(const Tensor& b) const;
   Tensor sub(const Tensor& b) const;
@@ -153,6 +158,7 @@ class Tensor {
   Tensor cos() const;
   Tensor tanh() const;
   Tensor sigmoid() const;
+  Tensor log_sigmoid() const;
   Tensor relu() const;
   Tensor eq(const Tensor& b) const;
   Tensor ne(const Tensor& b) const;
@@ -173,6 +179,9 @@ class Tensor {
   Tensor any(const Dims& dims = {}, bool keepdim = false) const;
   Tensor all(const Dims& dims = {}, bool keepdim = false) const;
   Tensor argmax(int dim, bool keepdim = false) const;
+  Tensor logsumexp(const Dims& dims, bool keepdim = false) const;
+  Tensor softmax(int dim) const;
+  Tensor log_softmax(int dim) const;
   Tensor matmul(const Tensor& b) const;
 
   // --- for kernels and the engine

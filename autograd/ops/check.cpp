@@ -1,5 +1,7 @@
 #include "autograd/ops/check.h"
 
+#include "autograd/ops.h"
+
 namespace mezzo::ops {
 
 void check_same_dtype(std::string_view op, std::initializer_list<Operand> operands) {
@@ -17,6 +19,15 @@ void check_same_dtype(std::string_view op, std::initializer_list<Operand> operan
 void check_floating(std::string_view op, std::initializer_list<Operand> operands) {
   check_same_dtype(op, operands);
   if (!is_floating(operands.begin()->tensor.dtype())) fail(op, "needs a floating dtype", operands);
+}
+
+void check_range(std::string_view op, std::string_view what, const Tensor& positions, int64_t size,
+                 std::initializer_list<Operand> operands) {
+  if (positions.numel() == 0) return;
+  for (const Tensor& extreme : {amin(positions), amax(positions)}) {
+    const auto value = extreme.item<int64_t>();
+    if (value < 0 || value >= size) fail(op, text(what, " ", value, " is outside [0, ", size, ")"), operands);
+  }
 }
 
 }  // namespace mezzo::ops

@@ -83,6 +83,15 @@ class Columns {
     });
   }
 
+  /// f(strip) for all of them, in parallel: for kernels that go through a strip's blocks one after the other.
+  template <class F>
+  void for_strips(F&& f) const {
+    const int64_t elements = std::max<int64_t>(1, rows() * width_);
+    parallel_for(strips(), 1 + kParallelElements / elements, [&](int64_t begin, int64_t end) {
+      for (int64_t strip = begin; strip < end; ++strip) f(strip);
+    });
+  }
+
   /// f(offsets, n, row) for the pieces of a block in order: n <= kChunk elements, whole rows from number
   /// `row` on.
   template <class F>

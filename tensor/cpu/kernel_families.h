@@ -9,6 +9,8 @@ void add_pointwise(Kernels& table);   // pointwise.cpp
 void add_copy(Kernels& table);        // copy.cpp: copy, fill, arange
 void add_random(Kernels& table);      // random.cpp: uniform, normal
 void add_reduce(Kernels& table);      // reduce.cpp
+void add_softmax(Kernels& table);     // softmax.cpp
+void add_indexing(Kernels& table);    // indexing.cpp: gather, scatter_add
 void add_matmul(Kernels& table);      // matmul.cpp
 void add_conv(Kernels& table);        // conv.cpp
 void add_batch_norm(Kernels& table);  // batch_norm.cpp

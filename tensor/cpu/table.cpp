@@ -8,6 +8,8 @@ Kernels make_cpu_kernels() {
   cpu::add_copy(table);
   cpu::add_random(table);
   cpu::add_reduce(table);
+  cpu::add_softmax(table);
+  cpu::add_indexing(table);
   cpu::add_matmul(table);
   cpu::add_conv(table);
   cpu::add_batch_norm(table);

@@ -7,6 +7,8 @@ namespace mezzo::reference {
 
 void add_pointwise(Kernels& table);   // pointwise.cpp: pointwise, copy, fill, arange, random
 void add_reduce(Kernels& table);      // reduce.cpp
+void add_softmax(Kernels& table);     // softmax.cpp
+void add_indexing(Kernels& table);    // indexing.cpp: gather, scatter_add
 void add_products(Kernels& table);    // products.cpp: matmul, conv2d
 void add_batch_norm(Kernels& table);  // batch_norm.cpp
 void add_optimizers(Kernels& table);  // optimizers.cpp

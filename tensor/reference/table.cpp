@@ -6,6 +6,8 @@ Kernels make_reference_kernels() {
   Kernels table;
   reference::add_pointwise(table);
   reference::add_reduce(table);
+  reference::add_softmax(table);
+  reference::add_indexing(table);
   reference::add_products(table);
   reference::add_batch_norm(table);
   reference::add_optimizers(table);

@@ -12,6 +12,7 @@ import sys
 
 import torch
 from layers import make_batch_norm, make_conv2d, make_init, make_mse
+from losses import make_losses
 from ops import make_casts, make_ops
 from printing import make_print
 from training import make_checkerboard, make_optim
@@ -21,7 +22,7 @@ def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
     torch.set_num_threads(1)
     print("PyTorch", torch.__version__)
-    for make in (make_ops, make_casts, make_conv2d, make_batch_norm, make_mse, make_init, make_optim,
+    for make in (make_ops, make_casts, make_conv2d, make_batch_norm, make_mse, make_losses, make_init, make_optim,
                  make_checkerboard, make_print):
         make(folder)
 

@@ -1,15 +1,17 @@
-"""Pointwise ops, reductions, products, type promotion and casts."""
+"""Pointwise ops, reductions, indexing, products, type promotion and casts."""
 
+import functools
 import itertools
 import math
 
 import torch
 import torch.nn.functional as F
-from store import DTYPES, draws, halves, name_of, record, save
+from store import DTYPES, draws, generator, halves, name_of, record, save
 
 UNARY = {
     "neg": torch.neg, "abs": torch.abs, "square": torch.square, "exp": torch.exp, "log": torch.log,
     "sqrt": torch.sqrt, "sin": torch.sin, "cos": torch.cos, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+    "log_sigmoid": F.logsigmoid,
     "relu": torch.relu, "softsign": F.softsign, "logical_not": torch.logical_not,
 }
 BINARY = {
@@ -61,6 +63,36 @@ def reductions(tensors):
                dims=torch.tensor([dim]), keepdim=keepdim)
 
 
+def softmaxes(tensors):
+    """.dims and .keepdim as for reductions. special_softmax holds rows with infinities and NaN."""
+    functions = {"softmax": torch.softmax, "log_softmax": torch.log_softmax, "logsumexp": torch.logsumexp}
+    inf, nan = math.inf, math.nan
+    rows = [[-inf, -inf], [0, -inf], [inf, 1], [nan, 0], [1e4, -1e4], [-3e38, 3e38]]
+    tensors["special_softmax.in"] = torch.tensor(rows)
+    for name, function in functions.items():
+        for dim in (0, 1, 2):
+            case = f"{name}.{dim}"
+            record(tensors, case, functools.partial(function, dim=dim), draws(case, (3, 4, 5), low=-5, high=5),
+                   dims=[dim], keepdim=False)
+        tensors[f"special_softmax.{name}"] = function(tensors["special_softmax.in"], 1)
+    case = "logsumexp.pair_keepdim"
+    record(tensors, case, lambda x: torch.logsumexp(x, (0, 2), True), draws(case, (3, 4, 5)), dims=[0, 2], keepdim=True)
+
+
+def indexing(tensors):
+    """.dim is the dimension; in1 the index, with positions that repeat, in2 what scatter_add adds."""
+    shapes = {"first": (0, (4, 3), (6, 2)), "middle": (1, (2, 5, 3), (2, 3, 3)), "last": (-1, (2, 3, 4), (1, 3, 7)),
+              "scalar": (0, (), ())}
+    for case, (dim, shape, picked) in shapes.items():
+        x, source = draws("indexing" + case, shape, picked)
+        index = torch.randint(shape[dim] if shape else 1, picked, generator=generator(case))
+        record(tensors, f"gather.{case}", lambda x, i: torch.gather(x, dim, i), [x, index], dim=dim)
+        record(tensors, f"scatter_add.{case}", lambda x, i, s: torch.scatter_add(x, dim, i, s), [x, index, source],
+               dim=dim)
+        record(tensors, f"index_select.{case}", lambda x, i: torch.index_select(x, dim, i),
+               [x, index.flatten()[:5]], dim=dim)
+
+
 def products(tensors):
     shapes = {
         "dot": ((5,), (5,)), "matrix_vector": ((3, 4), (4,)), "vector_matrix": ((4,), (4, 3)),
@@ -100,6 +132,8 @@ def make_ops(folder):
     pointwise(tensors)
     reductions(tensors)
     products(tensors)
+    softmaxes(tensors)
+    indexing(tensors)
     save(folder / "ops.safetensors", tensors, **promotion_tables())
 
 

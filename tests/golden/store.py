@@ -55,7 +55,7 @@ def record(tensors, case, function, inputs, **facts):
         tensors[f"{case}.{key}"] = torch.as_tensor(fact)
     for dtype in COMPARED:
         prefix = f"{case}.{name_of(dtype)}"
-        leaves = [x.to(dtype).requires_grad_() if x.is_floating_point() else x for x in inputs]
+        leaves = [x.detach().to(dtype).requires_grad_() if x.is_floating_point() else x for x in inputs]
         out = function(*leaves)
         tensors[f"{prefix}.out"] = out
         for i, leaf in enumerate(leaves):
@@ -65,5 +65,5 @@ def record(tensors, case, function, inputs, **facts):
             tensors[f"{prefix}.grad_out"] = grad_out.to(dtype)
             out.backward(grad_out.to(dtype))
             for i, leaf in enumerate(leaves):
-                if leaf.requires_grad:
+                if leaf.grad is not None:
                     tensors[f"{prefix}.grad{i}"] = leaf.grad

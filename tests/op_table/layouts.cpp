@@ -82,10 +82,14 @@ const std::vector<Hole>& holes() {
          "batch_norm", "batch_norm_grad"});
     add("throws where its strides need a copy", {"transposed", "expanded"}, {"view"});
     add("refused, as in PyTorch", {"bool"},
-        {"sub", "neg", "abs", "relu", "softsign", "fmod", "slope", "mean", "matmul", "linear"});
+        {"sub", "neg", "abs", "relu", "log_sigmoid", "softsign", "fmod", "slope", "mean", "matmul",
+         "linear"});
+    add("positions are integers", {"bool"}, {"gather", "index_select", "scatter_add"});
     add("a gradient, or what needs fractions", {"int64", "int32", "uint8"}, {"slope", "mean"});
     add("a layer or a loss of floating values", {"int64", "int32", "uint8", "bool"},
-        {"conv2d", "conv2d_input_grad", "conv2d_weight_grad", "batch_norm", "batch_norm_grad", "mse_loss"});
+        {"conv2d", "conv2d_input_grad", "conv2d_weight_grad", "batch_norm", "batch_norm_grad", "softmax",
+         "log_softmax", "softmax_grad", "mse_loss", "l1_loss", "nll_loss", "cross_entropy",
+         "binary_cross_entropy", "binary_cross_entropy_with_logits"});
     return list;
   }();
   return all;
@@ -114,6 +118,8 @@ double allowed_epsilons(std::string_view op, DType dtype) {
   static constexpr Allowance list[] = {
       {"tanh", kUsual, 16, slope},
       {"sigmoid", kUsual, 16, slope},
+      {"softmax", kUsual, 16, slope},
+      {"log_softmax", kUsual, 16, slope},
       {"mean", 16, kUsual, sums},
       {"sum", 16, kUsual, sums},
       {"matmul", 16, kUsual, sums},
@@ -122,6 +128,11 @@ double allowed_epsilons(std::string_view op, DType dtype) {
       {"conv2d_input_grad", 16, kUsual, sums},
       {"conv2d_weight_grad", 16, kUsual, sums},
       {"mse_loss", 16, kUsual, sums},
+      {"l1_loss", 16, kUsual, sums},
+      {"nll_loss", 16, kUsual, sums},
+      {"cross_entropy", 16, kUsual, sums},
+      {"binary_cross_entropy", 16, kUsual, sums},
+      {"binary_cross_entropy_with_logits", 16, kUsual, sums},
       {"batch_norm", 2048, kUsual,
        "an expanded channel has no variance: 1 / sqrt(eps) = 316 multiplies its rounding"},
       {"batch_norm_grad", 2048, 32,

@@ -183,6 +183,12 @@ TEST_CASE("errors: an undefined tensor") {
   CHECK_THROWS_AS(a.matmul(Tensor()), Error);
   CHECK_THROWS_AS(linear(a, Tensor()), Error);
   CHECK_THROWS_AS(mse_loss(a, Tensor()), Error);
+  CHECK_THROWS_AS(softmax(Tensor(), 0), Error);
+  CHECK_THROWS_AS(gather(a, 0, Tensor()), Error);
+  CHECK_THROWS_AS(index_select(a, 0, Tensor()), Error);
+  CHECK_THROWS_AS(scatter_add(a, 0, Tensor(), a), Error);
+  CHECK_THROWS_AS(cross_entropy(a, Tensor()), Error);
+  CHECK_THROWS_AS(binary_cross_entropy(a, Tensor()), Error);
   CHECK_THROWS_AS(cat({a, Tensor()}), Error);
 }
 

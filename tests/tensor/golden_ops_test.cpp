@@ -1,4 +1,5 @@
-// Pointwise ops, reductions, products, casts and type promotion against PyTorch's numbers.
+// Pointwise ops, reductions, softmax and its kind, indexing, products, casts and type promotion against
+// PyTorch's numbers.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -29,6 +30,7 @@ const std::map<std::string, std::function<Tensor(const Tensor&)>> kUnary{
     {"cos", [](const Tensor& x) { return cos(x); }},
     {"tanh", [](const Tensor& x) { return tanh(x); }},
     {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
+    {"log_sigmoid", [](const Tensor& x) { return log_sigmoid(x); }},
     {"relu", [](const Tensor& x) { return relu(x); }},
     {"softsign", [](const Tensor& x) { return softsign(x); }},
     {"logical_not", [](const Tensor& x) { return logical_not(x); }},
@@ -62,6 +64,12 @@ const std::map<std::string, Reduce> kReduce{
     {"all", [](const Tensor& x, const Dims& dims, bool keepdim) { return all(x, dims, keepdim); }},
     {"argmax", [](const Tensor& x, const Dims& dims,
                   bool keepdim) { return argmax(x, static_cast<int>(dims[0]), keepdim); }},
+    {"softmax",
+     [](const Tensor& x, const Dims& dims, bool) { return softmax(x, static_cast<int>(dims[0])); }},
+    {"log_softmax",
+     [](const Tensor& x, const Dims& dims, bool) { return log_softmax(x, static_cast<int>(dims[0])); }},
+    {"logsumexp",
+     [](const Tensor& x, const Dims& dims, bool keepdim) { return logsumexp(x, dims, keepdim); }},
 };
 
 const Golden& golden() {
@@ -84,14 +92,16 @@ void check_op(const std::string& op, const std::function<Tensor(const Tensors&)>
   for (const std::string& name : cases(op)) check_case(golden(), name, function);
 }
 
-/// Compares each value by itself: relative to the largest, the small ones would not count.
-void check_special(const std::string& op, const std::function<Tensor(const Tensor&)>& function) {
-  const Tensor in = golden().tensor("special.in").to(test_device());
-  const auto x = in.to_vector<double>(), actual = function(in).to_vector<double>();
-  const auto expected = golden().tensor("special." + op).to_vector<double>();
-  for (size_t i = 0; i < x.size(); ++i) {
+/// Compares each value of SPECIAL.op by itself: relative to the largest, the small ones would not count.
+void check_special(const std::string& special, const std::string& op,
+                   const std::function<Tensor(const Tensor&)>& function) {
+  const Tensor in = golden().tensor(special + ".in").to(test_device()), out = function(in);
+  const auto x = in.to_vector<double>(), actual = out.to_vector<double>();
+  const auto expected = golden().tensor(special + "." + op).to_vector<double>();
+  for (size_t i = 0; i < expected.size(); ++i) {
     CAPTURE(op);
-    CAPTURE(x[i]);
+    CAPTURE(i);
+    CAPTURE(x[i * x.size() / expected.size()]);
     if (std::isnan(expected[i])) {
       CHECK(std::isnan(actual[i]));
     } else if (std::isfinite(expected[i]) && expected[i] != 0) {
@@ -124,9 +134,14 @@ std::string result_dtype(const std::string& op, DType dtype) {
 }
 
 void check_result_dtype(const std::string& op, const std::string& dtype, const std::string& in_pytorch) {
-  // On purpose not as in PyTorch: predicates are bool for uint8 too, and a square has its operand's dtype.
-  const std::map<std::string, std::string> differ{
-      {"any uint8", "bool"}, {"all uint8", "bool"}, {"square bool", "bool"}};
+  // On purpose not as in PyTorch: predicates are bool for uint8 too, a square has its operand's
+  // dtype, and log_sigmoid takes integers as other functions do.
+  const std::map<std::string, std::string> differ{{"any uint8", "bool"},
+                                                  {"all uint8", "bool"},
+                                                  {"square bool", "bool"},
+                                                  {"log_sigmoid int64", "float32"},
+                                                  {"log_sigmoid int32", "float32"},
+                                                  {"log_sigmoid uint8", "float32"}};
   const auto exception = differ.find(op + " " + dtype);
   CAPTURE(op);
   CAPTURE(dtype);
@@ -146,7 +161,7 @@ TEST_CASE("golden: pointwise ops and their gradients") {
 }
 
 TEST_CASE("golden: unary ops at infinities, NaN, signed zeros, subnormal and huge values") {
-  for (const auto& [op, function] : kUnary) check_special(op, function);
+  for (const auto& [op, function] : kUnary) check_special("special", op, function);
 }
 
 TEST_CASE("golden: reductions and their gradients") {
@@ -157,6 +172,25 @@ TEST_CASE("golden: reductions and their gradients") {
       const bool keepdim = golden().tensor(name + ".keepdim").item<bool>();
       check_case(golden(), name,
                  [&f = function, &dims, keepdim](const Tensors& x) { return f(x[0], dims, keepdim); });
+    }
+  }
+}
+
+TEST_CASE("golden: softmax and its kind at infinities, NaN and huge values") {
+  for (const std::string op : {"softmax", "log_softmax", "logsumexp"}) {
+    check_special("special_softmax", op, [&](const Tensor& x) { return kReduce.at(op)(x, 1, false); });
+  }
+}
+
+TEST_CASE("golden: gather, index_select, scatter_add and their gradients") {
+  for (const std::string op : {"gather", "index_select", "scatter_add"}) {
+    for (const std::string& name : cases(op)) {
+      const auto dim = golden().tensor(name + ".dim").item<int>();
+      check_case(golden(), name, [&](const Tensors& x) {
+        return op == "gather"         ? gather(x[0], dim, x[1])
+               : op == "index_select" ? index_select(x[0], dim, x[1])
+                                      : scatter_add(x[0], dim, x[1], x[2]);
+      });
     }
   }
 }

@@ -1,0 +1,90 @@
+// Elements by position. gather takes runs of the result; where one position serves a whole run (slices of a
+// row-major tensor), the run is copied. scatter_add works on columns along the dimension, each of which
+// belongs to one thread: its sums have one order, whatever the number of threads.
+#include <type_traits>
+
+#include "tensor/cpu/columns.h"
+#include "tensor/cpu/kernel_families.h"
+
+namespace mezzo::cpu {
+namespace {
+
+/// `view` as kernels walk it beside index: only its position along dim is still to come.
+View beside(const View& view, const Shape& shape, int dim) {
+  View result{view.data, view.dtype, shape, view.strides};
+  result.strides[dim] = 0;
+  return result;
+}
+
+/// out[i * out_step] = in[i * in_step] for n elements.
+template <class T>
+void copy_run(T* out, int64_t out_step, const T* in, int64_t in_step, int64_t n) {
+  if (out_step == 1 && in_step == 1)
+    std::copy_n(in, n, out);
+  else
+    for (int64_t i = 0; i < n; ++i) out[i * out_step] = in[i * in_step];
+}
+
+template <class T>
+void gather_as(const View& out, const View& in, const View& index, int dim) {
+  const View source = beside(in, out.shape, dim);
+  const std::array<const View*, 3> views{&out, &source, &index};
+  const StridedLoop loop(views);
+  const int64_t step = in.strides[dim], to = loop.stride(0), from = loop.stride(1), next = loop.stride(2);
+  parallel_for(loop.size(), kParallelElements, [&](int64_t begin, int64_t end) {
+    loop.for_runs(begin, end, [&](const StridedLoop::Offsets& at, int64_t n) {
+      T* y = out.as<T>() + at[0];
+      const T* x = in.as<T>() + at[1];
+      const int64_t* position = index.as<int64_t>() + at[2];
+      if (next == 0) return copy_run(y, to, x + *position * step, from, n);
+      for (int64_t i = 0; i < n; ++i) y[i * to] = x[i * from + position[i * next] * step];
+    });
+  });
+}
+
+void gather(const View& out, const View& in, const View& index, int dim) {
+  if (out.numel() == 0) return;
+  dispatch(out.dtype, [&]<class T>(T) { gather_as<T>(out, in, index, dim); });
+}
+
+template <class T>
+void scatter_add_as(const View& out, const View& index, const View& source, int dim) {
+  const View sums = beside(out, source.shape, dim);
+  const std::array<const View*, 3> views{&source, &index, &sums};
+  const Columns columns(views, 2, [&](int d) { return d == dim; });
+  const int64_t step = out.strides[dim], side = columns.column_stride(2);
+  columns.for_strips([&](int64_t strip) {
+    const int64_t width = columns.width(strip);
+    T* first = out.as<T>() + columns.offsets(strip)[2];
+    for (int64_t block = 0; block < columns.blocks(); ++block) {
+      columns.for_pieces(strip, block, [&](const Columns::Offsets& at, int64_t n, int64_t) {
+        T x_buffer[kChunk];
+        int64_t position_buffer[kChunk];
+        const T* x = read_run(source, at[0], columns.stride(0), n, x_buffer);
+        const int64_t* position = read_run(index, at[1], columns.stride(1), n, position_buffer);
+        for (int64_t row = 0; row < n; row += width) {
+          for (int64_t j = 0; j < width; ++j) {
+            T& sum = first[j * side + position[row + j] * step];
+            sum = static_cast<T>(sum + x[row + j]);
+          }
+        }
+      });
+    }
+  });
+}
+
+void scatter_add(const View& out, const View& index, const View& source, int dim) {
+  if (source.numel() == 0) return;
+  dispatch(out.dtype, [&]<class T>(T) {
+    if constexpr (std::is_arithmetic_v<T>) scatter_add_as<T>(out, index, source, dim);
+  });
+}
+
+}  // namespace
+
+void add_indexing(Kernels& table) {
+  table.gather = gather;
+  table.scatter_add = scatter_add;
+}
+
+}  // namespace mezzo::cpu

@@ -1,0 +1,171 @@
+// Softmax along one dimension: three passes over a strip of columns that stays in the cache (largest, sum of
+// exponentials, result), its gradient in two. Arithmetic is in T, float or double; a strip's blocks are added
+// up in double.
+#include <functional>
+#include <limits>
+
+#include "tensor/cpu/columns.h"
+#include "tensor/cpu/kernel_families.h"
+#include "tensor/cpu/pointwise_loop.h"
+
+namespace mezzo::cpu {
+namespace {
+
+/// The lines along dim are the columns.
+Columns lines_along(std::span<const View* const> views, int dim) {
+  return Columns(views, static_cast<int>(views.size()), [dim](int d) { return d == dim; });
+}
+
+struct Exponential {
+  template <class T>
+  static T apply(T x) {
+    return pointwise::Exp::value(x);
+  }
+};
+
+/// values[i] = e^values[i].
+template <class T>
+void exponentiate(T* values, int64_t n) {
+  const void* in = values;
+  body<T, 1, Exponential>(values, &in, n);
+}
+
+/// f(offsets, n) for all pieces of a strip in order.
+template <class F>
+void for_strip(const Columns& columns, int64_t strip, F&& f) {
+  for (int64_t block = 0; block < columns.blocks(); ++block) {
+    columns.for_pieces(strip, block, [&](const Columns::Offsets& at, int64_t n, int64_t) { f(at, n); });
+  }
+}
+
+/// f(i, j) for the elements i of a piece and their lanes j.
+template <class F>
+void for_lanes(int64_t lanes, int64_t n, F&& f) {
+  for (int64_t i = 0; i < n; i += lanes) {
+    const int64_t m = std::min(lanes, n - i);
+#pragma omp simd
+    for (int64_t j = 0; j < m; ++j) f(i + j, j);
+  }
+}
+
+/// largest[j]: of the column that lane j belongs to, NaN if that holds one.
+template <class T>
+void find_largest(const Columns& columns, int64_t strip, const View& in, T* largest) {
+  const int64_t width = columns.width(strip), lanes = columns.lanes(strip);
+  const auto larger = [](T a, T b) { return ((b > a) | (b != b)) ? b : a; };
+  std::fill_n(largest, lanes, -std::numeric_limits<T>::infinity());
+  for_strip(columns, strip, [&](const Columns::Offsets& at, int64_t n) {
+    T buffer[kChunk];
+    const T* x = read_run(in, at[0], columns.stride(0), n, buffer);
+    for_lanes(lanes, n, [&](int64_t i, int64_t j) { largest[j] = larger(largest[j], x[i]); });
+  });
+  fold_lanes(largest, lanes, width, larger);
+  repeat_lanes(largest, lanes, width);
+}
+
+/// sums[j]: of the column that lane j belongs to, over the terms that terms(offsets, n, buffer) returns for a
+/// piece.
+template <class T, class Terms>
+void add_up(const Columns& columns, int64_t strip, T* sums, Terms&& terms) {
+  const int64_t width = columns.width(strip), lanes = columns.lanes(strip);
+  double total[kChunk];
+  std::fill_n(total, width, 0.0);
+  for (int64_t block = 0; block < columns.blocks(); ++block) {
+    std::fill_n(sums, lanes, T(0));
+    columns.for_pieces(strip, block, [&](const Columns::Offsets& at, int64_t n, int64_t) {
+      T buffer[kChunk];
+      const T* term = terms(at, n, buffer);
+      for_lanes(lanes, n, [&](int64_t i, int64_t j) { sums[j] += term[i]; });
+    });
+    fold_lanes(sums, lanes, width, std::plus<T>());
+    for (int64_t j = 0; j < width; ++j) total[j] += static_cast<double>(sums[j]);
+  }
+  for (int64_t j = 0; j < width; ++j) sums[j] = static_cast<T>(total[j]);
+  repeat_lanes(sums, lanes, width);
+}
+
+template <class T>
+void softmax_as(const View& out, const View& in, int dim, bool log) {
+  const std::array<const View*, 2> views{&in, &out};
+  const Columns columns = lines_along(views, dim);
+  columns.for_strips([&](int64_t strip) {
+    const int64_t lanes = columns.lanes(strip);
+    T largest[kChunk], sum[kChunk];
+    find_largest(columns, strip, in, largest);
+    const auto shifted = [&](const Columns::Offsets& at, int64_t n, T* result) {
+      T buffer[kChunk];
+      const T* x = read_run(in, at[0], columns.stride(0), n, buffer);
+      for_lanes(lanes, n, [&](int64_t i, int64_t j) { result[i] = x[i] - largest[j]; });
+      if (!log) exponentiate(result, n);
+    };
+    add_up(columns, strip, sum, [&](const Columns::Offsets& at, int64_t n, T* term) {
+      shifted(at, n, term);
+      if (log) exponentiate(term, n);
+      return term;
+    });
+    for (int64_t j = 0; j < lanes; ++j) sum[j] = log ? std::log(sum[j]) : T(1) / sum[j];
+    for_strip(columns, strip, [&](const Columns::Offsets& at, int64_t n) {
+      T buffer[kChunk];
+      T* y = write_run(out, at[1], columns.stride(1), n, buffer);
+      shifted(at, n, y);
+      if (log)
+        for_lanes(lanes, n, [&](int64_t i, int64_t j) { y[i] -= sum[j]; });
+      else
+        for_lanes(lanes, n, [&](int64_t i, int64_t j) { y[i] *= sum[j]; });
+      write_back(out, at[1], columns.stride(1), n, y);
+    });
+  });
+}
+
+template <class T>
+void softmax_grad_as(const View& grad_in, const View& grad, const View& result, int dim, bool log) {
+  const std::array<const View*, 3> views{&result, &grad, &grad_in};
+  const Columns columns = lines_along(views, dim);
+  columns.for_strips([&](int64_t strip) {
+    const int64_t lanes = columns.lanes(strip);
+    T sum[kChunk];
+    const auto read = [&](int v, const Columns::Offsets& at, int64_t n, T* buffer) {
+      return read_run(*views[static_cast<size_t>(v)], at[static_cast<size_t>(v)], columns.stride(v), n,
+                      buffer);
+    };
+    add_up(columns, strip, sum, [&](const Columns::Offsets& at, int64_t n, T* term) -> const T* {
+      if (log) return read(1, at, n, term);
+      T y_buffer[kChunk], g_buffer[kChunk];
+      const T *y = read(0, at, n, y_buffer), *g = read(1, at, n, g_buffer);
+      for (int64_t i = 0; i < n; ++i) term[i] = g[i] * y[i];
+      return term;
+    });
+    for_strip(columns, strip, [&](const Columns::Offsets& at, int64_t n) {
+      T y_buffer[kChunk], g_buffer[kChunk], buffer[kChunk];
+      const T *y = read(0, at, n, y_buffer), *g = read(1, at, n, g_buffer);
+      T* dx = write_run(grad_in, at[2], columns.stride(2), n, buffer);
+      if (log) {
+        std::copy_n(y, n, dx);
+        exponentiate(dx, n);
+        for_lanes(lanes, n, [&](int64_t i, int64_t j) { dx[i] = g[i] - dx[i] * sum[j]; });
+      } else {
+        for_lanes(lanes, n, [&](int64_t i, int64_t j) { dx[i] = y[i] * (g[i] - sum[j]); });
+      }
+      write_back(grad_in, at[2], columns.stride(2), n, dx);
+    });
+  });
+}
+
+void softmax(const View& out, const View& in, int dim, bool log) {
+  if (out.numel() == 0) return;
+  (in.dtype == DType::float64 ? softmax_as<double> : softmax_as<float>)(out, in, dim, log);
+}
+
+void softmax_grad(const View& grad_in, const View& g, const View& y, int dim, bool log) {
+  if (grad_in.numel() == 0) return;
+  (y.dtype == DType::float64 ? softmax_grad_as<double> : softmax_grad_as<float>)(grad_in, g, y, dim, log);
+}
+
+}  // namespace
+
+void add_softmax(Kernels& table) {
+  table.softmax = softmax;
+  table.softmax_grad = softmax_grad;
+}
+
+}  // namespace mezzo::cpu
