@@ -82,7 +82,8 @@ const std::vector<Hole>& holes() {
          "batch_norm", "batch_norm_grad"});
     add("throws where its strides need a copy", {"transposed", "expanded"}, {"view"});
     add("refused, as in PyTorch", {"bool"},
-        {"sub", "neg", "abs", "relu", "softsign", "fmod", "slope", "mean", "matmul", "linear"});
+        {"sub", "neg", "abs", "relu", "softsign", "fmod", "floor_divide", "remainder", "pow", "clamp_min",
+         "clamp_max", "floor", "ceil", "round", "trunc", "slope", "mean", "matmul", "linear"});
     add("a gradient, or what needs fractions", {"int64", "int32", "uint8"}, {"slope", "mean"});
     add("a layer or a loss of floating values", {"int64", "int32", "uint8", "bool"},
         {"conv2d", "conv2d_input_grad", "conv2d_weight_grad", "batch_norm", "batch_norm_grad", "mse_loss"});
