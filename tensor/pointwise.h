@@ -99,6 +99,11 @@ struct Fmod : Op<2> {
   template <class T> static T slope1(T a, T b) { return -trunc(a / b); }
 };
 
+/// x where a remainder r has not the sign of b, else -0, which changes no sum, not even -0.
+template <class T> T if_signs_differ(T r, T b, T x) {
+  return select(b < T(0), select(r > T(0), x, T(-0.0)), select(r < T(0), x, T(-0.0)));
+}
+
 /// a / b rounded down, exactly: by the remainder, since the rounded a / b may have reached the next integer.
 struct FloorDivide : Op<2> {
   static constexpr bool takes_bool = false;
@@ -109,8 +114,7 @@ struct FloorDivide : Op<2> {
     if constexpr (std::is_signed_v<T> && std::is_integral_v<T>) {
       if (b == T(-1)) return T(-static_cast<uint64_t>(a));  // wraps, where / traps
     }
-    const T r = Fmod::value(a, b), cut = T(T(a - r) / b), less = T(cut - T(1));
-    const T q = select(b < T(0), select(r > T(0), less, cut), select(r < T(0), less, cut));
+    const T r = Fmod::value(a, b), q = T(T(a - r) / b + if_signs_differ(r, b, T(-1)));
     if constexpr (std::is_integral_v<T>) return q;
     else return select(b == T(0), a / b, select(q == T(0), a / b * T(0), rint(q)));  // a / b: the sign of 0
   }
@@ -126,7 +130,7 @@ struct Remainder : Op<2> {
   static constexpr unsigned reads0 = nothing, reads1 = first | second;
   template <class T> static T value(T a, T b) {
     const T r = Fmod::value(a, b);
-    return select(b < T(0), select(r > T(0), T(r + b), r), select(r < T(0), T(r + b), r));
+    return T(r + if_signs_differ(r, b, b));
   }
   template <class T> static constexpr T slope0(T, T) { return T(1); }
   template <class T> static T slope1(T a, T b) { return -FloorDivide::value(a, b); }

@@ -36,6 +36,8 @@ TEST_CASE("pointwise: integer division rounds down, and the smallest integer by 
   CHECK(floor_divide(integers(lowest, 7), -1).to_vector<int64_t>() == Integers{lowest, -7});
   CHECK(remainder(integers(lowest, 7), -1).to_vector<int64_t>() == Integers{0, 0});
   CHECK(fmod(integers(lowest, 7), -1).to_vector<int64_t>() == Integers{0, 0});
+  const int64_t large = std::numeric_limits<int64_t>::max();  // + large would overflow
+  CHECK(remainder(integers(large - 1, 1 - large), large).to_vector<int64_t>() == Integers{large - 1, 1});
   CHECK(values(fmod(make({254, 255}, uint8), make({255, 255}, uint8))) == Values{254, 0});
   CHECK(values(remainder(make({254, 7}, uint8), make({255, 4}, uint8))) == Values{254, 3});
   CHECK(values(floor_divide(make({254, 9}, uint8), make({255, 4}, uint8))) == Values{0, 2});
@@ -45,6 +47,8 @@ TEST_CASE("pointwise: a division by the rounded quotient would be off by one") {
   const Tensor a = make({1}, float32), b = make({0.1}, float32);  // 1 / 0.1f is 9.9999998, 10 in float32
   CHECK(values(floor_divide(a, b)) == Values{9});
   CHECK(values(remainder(a, b))[0] == doctest::Approx(0.1).epsilon(1e-6));
+  CHECK(std::signbit(values(remainder(make({-0.0}), 1))[0]));
+  CHECK(std::signbit(values(floor_divide(make({-0.0}), 1))[0]));
 }
 
 TEST_CASE("pointwise: integer powers are exact and wrap; a negative one is refused") {
