@@ -43,17 +43,14 @@ Tensor apart_from(const Tensor& x, const Tensor& b) {
   return shared ? b.clone() : b;
 }
 
-/// x = value(x, b) in x's own memory and dtype.
+/// Throws Error if x = value(x, ...) does not go, in x's own memory and dtype.
 template <class S>
-Tensor& change(std::string_view name, Tensor& x, const Tensor& operand) {
-  using Op = ops::Pointwise<S>;
-  const Tensor b = apart_from(x, operand);
-  const std::array<Tensor, 2> in{x, b};
-  const bool recorded = wants_record(in);
-  check_writable(name, x, recorded);
+ops::PointwisePlan check_change(std::string_view name, Inputs in) {
+  const Tensor &x = in[0], b = in.size() > 1 ? in[1] : Tensor();
+  check_writable(name, x, wants_record(in));
   check_inputs(name, in);
   const ops::PointwisePlan plan = ops::plan_pointwise(name, in, S::result, S::first_selects);
-  Op{}.check(in);
+  ops::Pointwise<S>{}.check(in);
   if (plan.shape != x.shape()) {
     fail(name, text("the result has shape ", to_string(plan.shape), " and does not fit in place"),
          {{"tensor", x}, {"b", b}});
@@ -62,13 +59,22 @@ Tensor& change(std::string_view name, Tensor& x, const Tensor& operand) {
     fail(name, text("the result is ", name_of(plan.dtype), " and cannot be kept in ", name_of(x.dtype())),
          {{"tensor", x}, {"b", b}});
   }
+  return plan;
+}
+
+/// x = value(x, operand...) in x's own memory and dtype.
+template <class S, std::same_as<Tensor>... T>
+Tensor& change(std::string_view name, Tensor& x, const T&... operand) {
+  using Op = ops::Pointwise<S>;
+  const std::array<Tensor, sizeof...(T) + 1> in{x, apart_from(x, operand)...};
+  const ops::PointwisePlan plan = check_change<S>(name, in);
 
   std::shared_ptr<Node> node;
   Tensors operands(in.begin(), in.end());
-  if (recorded) {
+  if (wants_record(in)) {
     node = std::make_shared<OpNode<Op>>(Op{});
     connect(*node, in);
-    if (node->needs(1) && (pointwise::reads<S, 1> & pointwise::first)) operands[0] = before_change(x);
+    if (Op::wanted_reads(*node) & pointwise::first) operands[0] = before_change(x);
   }
   Saver save(node.get());
   ops::run_pointwise_into(x, plan.compute, in, kernels(x.device()).pointwise[pointwise::index<S>].value);
@@ -80,6 +86,13 @@ Tensor& change(std::string_view name, Tensor& x, const Tensor& operand) {
     save.finish({&x, 1});
   }
   return x;
+}
+
+/// x clamped by a bound, if it is given: see clamp.
+template <class ForNumber, class ForTensor>
+void bound_by(Tensor& x, const Tensor& bound) {
+  if (!bound.defined()) return;
+  bound.impl()->is_number ? change<ForNumber>("clamp_", x, bound) : change<ForTensor>("clamp_", x, bound);
 }
 
 void check_floating(std::string_view op, const Tensor& x) {
@@ -112,6 +125,40 @@ Tensor& Tensor::add_(const Tensor& b) { return change<pointwise::Add>("add_", *t
 Tensor& Tensor::sub_(const Tensor& b) { return change<pointwise::Sub>("sub_", *this, b); }
 Tensor& Tensor::mul_(const Tensor& b) { return change<pointwise::Mul>("mul_", *this, b); }
 Tensor& Tensor::div_(const Tensor& b) { return change<pointwise::Div>("div_", *this, b); }
+
+Tensor& Tensor::floor_divide_(const Tensor& b) {
+  return change<pointwise::FloorDivide>("floor_divide_", *this, b);
+}
+Tensor& Tensor::remainder_(const Tensor& b) { return change<pointwise::Remainder>("remainder_", *this, b); }
+Tensor& Tensor::fmod_(const Tensor& b) { return change<pointwise::Fmod>("fmod_", *this, b); }
+Tensor& Tensor::pow_(const Tensor& b) { return change<pointwise::Pow>("pow_", *this, b); }
+
+Tensor& Tensor::clamp_(const Tensor& low, const Tensor& high) {
+  if (!low.defined() && !high.defined()) fail("clamp_", "needs a bound", {{"tensor", *this}});
+  // A high bound that is refused must be so before the low one has changed anything.
+  if (high.defined()) check_change<pointwise::Minimum>("clamp_", std::array<Tensor, 2>{*this, high});
+  bound_by<pointwise::ClampMin, pointwise::Maximum>(*this, low);
+  bound_by<pointwise::ClampMax, pointwise::Minimum>(*this, high);
+  return *this;
+}
+
+Tensor& Tensor::masked_fill_(const Tensor& mask, const Tensor& value) {
+  check_writable("masked_fill_", *this, grad_enabled() && requires_grad());
+  return copy_(masked_fill(mask, value));
+}
+
+Tensor& Tensor::neg_() { return change<pointwise::Neg>("neg_", *this); }
+Tensor& Tensor::abs_() { return change<pointwise::Abs>("abs_", *this); }
+Tensor& Tensor::exp_() { return change<pointwise::Exp>("exp_", *this); }
+Tensor& Tensor::log_() { return change<pointwise::Log>("log_", *this); }
+Tensor& Tensor::sqrt_() { return change<pointwise::Sqrt>("sqrt_", *this); }
+Tensor& Tensor::tanh_() { return change<pointwise::Tanh>("tanh_", *this); }
+Tensor& Tensor::sigmoid_() { return change<pointwise::Sigmoid>("sigmoid_", *this); }
+Tensor& Tensor::relu_() { return change<pointwise::Relu>("relu_", *this); }
+Tensor& Tensor::floor_() { return change<pointwise::Floor>("floor_", *this); }
+Tensor& Tensor::ceil_() { return change<pointwise::Ceil>("ceil_", *this); }
+Tensor& Tensor::round_() { return change<pointwise::Round>("round_", *this); }
+Tensor& Tensor::trunc_() { return change<pointwise::Trunc>("trunc_", *this); }
 
 Tensor& Tensor::copy_(const Tensor& from) {
   const std::array<Tensor, 2> in{*this, from};

@@ -100,9 +100,17 @@ Tensor Tensor::add(const Tensor& b) const { return mezzo::add(*this, b); }
 Tensor Tensor::sub(const Tensor& b) const { return mezzo::sub(*this, b); }
 Tensor Tensor::mul(const Tensor& b) const { return mezzo::mul(*this, b); }
 Tensor Tensor::div(const Tensor& b) const { return mezzo::div(*this, b); }
+Tensor Tensor::floor_divide(const Tensor& b) const { return mezzo::floor_divide(*this, b); }
+Tensor Tensor::remainder(const Tensor& b) const { return mezzo::remainder(*this, b); }
 Tensor Tensor::fmod(const Tensor& b) const { return mezzo::fmod(*this, b); }
 Tensor Tensor::maximum(const Tensor& b) const { return mezzo::maximum(*this, b); }
 Tensor Tensor::minimum(const Tensor& b) const { return mezzo::minimum(*this, b); }
+Tensor Tensor::pow(const Tensor& b) const { return mezzo::pow(*this, b); }
+Tensor Tensor::clamp(const Tensor& low, const Tensor& high) const { return mezzo::clamp(*this, low, high); }
+Tensor Tensor::lerp(const Tensor& b, const Tensor& weight) const { return mezzo::lerp(*this, b, weight); }
+Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
+  return mezzo::masked_fill(*this, mask, value);
+}
 Tensor Tensor::neg() const { return mezzo::neg(*this); }
 Tensor Tensor::abs() const { return mezzo::abs(*this); }
 Tensor Tensor::square() const { return mezzo::square(*this); }
@@ -115,6 +123,20 @@ Tensor Tensor::tanh() const { return mezzo::tanh(*this); }
 Tensor Tensor::sigmoid() const { return mezzo::sigmoid(*this); }
 Tensor Tensor::log_sigmoid() const { return mezzo::log_sigmoid(*this); }
 Tensor Tensor::relu() const { return mezzo::relu(*this); }
+Tensor Tensor::sign() const { return mezzo::sign(*this); }
+Tensor Tensor::floor() const { return mezzo::floor(*this); }
+Tensor Tensor::ceil() const { return mezzo::ceil(*this); }
+Tensor Tensor::round() const { return mezzo::round(*this); }
+Tensor Tensor::trunc() const { return mezzo::trunc(*this); }
+Tensor Tensor::expm1() const { return mezzo::expm1(*this); }
+Tensor Tensor::log1p() const { return mezzo::log1p(*this); }
+Tensor Tensor::log2() const { return mezzo::log2(*this); }
+Tensor Tensor::rsqrt() const { return mezzo::rsqrt(*this); }
+Tensor Tensor::reciprocal() const { return mezzo::reciprocal(*this); }
+Tensor Tensor::erf() const { return mezzo::erf(*this); }
+Tensor Tensor::isnan() const { return mezzo::isnan(*this); }
+Tensor Tensor::isinf() const { return mezzo::isinf(*this); }
+Tensor Tensor::isfinite() const { return mezzo::isfinite(*this); }
 Tensor Tensor::eq(const Tensor& b) const { return mezzo::eq(*this, b); }
 Tensor Tensor::ne(const Tensor& b) const { return mezzo::ne(*this, b); }
 Tensor Tensor::lt(const Tensor& b) const { return mezzo::lt(*this, b); }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <string_view>
 
 #include "autograd/node.h"
 #include "tensor/kernels.h"
@@ -58,6 +59,14 @@ namespace ops {
 // --- compositions of the rows above
 /// x's elements under another shape: a view where strides allow it, else a copy.
 Tensor reshape(const Tensor& x, const Shape& shape);
+/// x within [low, high], either of which may be left out ({}). A number as bound: slope 0 at it; a tensor: x
+/// and the bound share the gradient where they are equal.
+Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high = {});
+/// gelu, exact (approximate "none") or by tanh ("tanh").
+Tensor gelu(const Tensor& x, std::string_view approximate);
+/// x with the 0-d `value`, in x's dtype, where the bool mask holds. Throws Error for a finite value that is
+/// outside the dtype's range.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 /// Tensors of one shape along a new dimension.
 Tensor stack(Inputs tensors, int dim = 0);
 /// x summed over the dimensions that broadcasting to x's shape from `shape` added: the inverse of expand.

@@ -94,7 +94,22 @@ struct Dual {
   }
   friend Dual sin(Dual a) { return {sin(a.value), a.slope * cos(a.value)}; }
   friend Dual cos(Dual a) { return {cos(a.value), -(a.slope * sin(a.value))}; }
+  friend Dual exp(Dual a) { return {exp(a.value), a.slope * exp(a.value)}; }
+  friend Dual log(Dual a) { return {log(a.value), a.slope / a.value}; }
+  friend Dual tanh(Dual a) { return {tanh(a.value), a.slope * Tanh::slope(tanh(a.value))}; }
+  friend Dual erf(Dual a) { return {erf(a.value), a.slope * Erf::slope(a.value)}; }
+  friend Dual sigmoid(Dual a) { return {sigmoid(a.value), a.slope * Sigmoid::slope(sigmoid(a.value))}; }
+  friend Dual rint(Dual a) { return {rint(a.value), T(0)}; }
   friend Dual trunc(Dual a) { return {trunc(a.value), T(0)}; }
+  friend Dual fmod(Dual a, Dual b) {
+    return {fmod(a.value, b.value), a.slope - trunc(a.value / b.value) * b.slope};
+  }
+  /// An operand that does not move adds nothing, also where its slope is NaN: log of a negative a.
+  friend Dual pow(Dual a, Dual b) {
+    const T by_a = select(a.slope == T(0), T(0), a.slope * Pow::slope0(a.value, b.value));
+    const T by_b = select(b.slope == T(0), T(0), b.slope * Pow::slope1(a.value, b.value));
+    return {pow(a.value, b.value), by_a + by_b};
+  }
   template <class Mask>
   friend Dual select(Mask c, Dual a, Dual b) {
     return {select(c, a.value, b.value), select(c, a.slope, b.slope)};

@@ -108,6 +108,24 @@ class Tensor {
   Tensor& sub_(const Tensor& b);
   Tensor& mul_(const Tensor& b);
   Tensor& div_(const Tensor& b);
+  Tensor& floor_divide_(const Tensor& b);
+  Tensor& remainder_(const Tensor& b);
+  Tensor& fmod_(const Tensor& b);
+  Tensor& pow_(const Tensor& b);
+  Tensor& clamp_(const Tensor& low, const Tensor& high = {});
+  Tensor& masked_fill_(const Tensor& mask, const Tensor& value);
+  Tensor& neg_();
+  Tensor& abs_();
+  Tensor& exp_();
+  Tensor& log_();
+  Tensor& sqrt_();
+  Tensor& tanh_();
+  Tensor& sigmoid_();
+  Tensor& relu_();
+  Tensor& floor_();
+  Tensor& ceil_();
+  Tensor& round_();
+  Tensor& trunc_();
   Tensor& operator+=(const Tensor& b) { return add_(b); }
   Tensor& operator-=(const Tensor& b) { return sub_(b); }
   Tensor& operator*=(const Tensor& b) { return mul_(b); }
@@ -145,9 +163,15 @@ class Tensor {
   Tensor sub(const Tensor& b) const;
   Tensor mul(const Tensor& b) const;
   Tensor div(const Tensor& b) const;
+  Tensor floor_divide(const Tensor& b) const;
+  Tensor remainder(const Tensor& b) const;
   Tensor fmod(const Tensor& b) const;
+  Tensor pow(const Tensor& b) const;
   Tensor maximum(const Tensor& b) const;
   Tensor minimum(const Tensor& b) const;
+  Tensor clamp(const Tensor& low, const Tensor& high = {}) const;
+  Tensor lerp(const Tensor& b, const Tensor& weight) const;
+  Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
   Tensor neg() const;
   Tensor abs() const;
   Tensor square() const;
@@ -160,6 +184,20 @@ class Tensor {
   Tensor sigmoid() const;
   Tensor log_sigmoid() const;
   Tensor relu() const;
+  Tensor sign() const;
+  Tensor floor() const;
+  Tensor ceil() const;
+  Tensor round() const;
+  Tensor trunc() const;
+  Tensor expm1() const;
+  Tensor log1p() const;
+  Tensor log2() const;
+  Tensor rsqrt() const;
+  Tensor reciprocal() const;
+  Tensor erf() const;
+  Tensor isnan() const;
+  Tensor isinf() const;
+  Tensor isfinite() const;
   Tensor eq(const Tensor& b) const;
   Tensor ne(const Tensor& b) const;
   Tensor lt(const Tensor& b) const;

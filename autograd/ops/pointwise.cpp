@@ -73,10 +73,12 @@ void refuse_bool(std::string_view op, Inputs in) {
   }
 }
 
-void refuse_zero_divisor(std::string_view op, const Tensor& divisor) {
-  if (divisor.numel() > 0 && any(eq(divisor.detach(), 0)).item<bool>()) {
-    fail(op, "integer division by zero", {{"divisor", divisor}});
-  }
+void refuse_values(std::string_view op, pointwise::Refused refused, const Tensor& b) {
+  const bool division = refused == pointwise::Refused::zero;
+  const Tensor values = b.detach();
+  if (b.numel() == 0 || !any(division ? eq(values, 0) : lt(values, 0)).item<bool>()) return;
+  if (division) fail(op, "integer division by zero", {{"divisor", b}});
+  fail(op, "an integer to a negative power", {{"exponent", b}}, "convert the base to a floating dtype");
 }
 
 void run_pointwise_into(const Tensor& out, DType compute, Inputs in, PointwiseKernel kernel) {

@@ -16,9 +16,10 @@ struct PointwisePlan {
 };
 PointwisePlan plan_pointwise(std::string_view op, Inputs in, pointwise::Result result, bool first_selects);
 
-/// Throws Error for bool operands of an op that has no meaning for them, and for integer division by 0.
+/// Throws Error for bool operands of an op that has no meaning for them, and for an integer operand that
+/// holds what the op refuses.
 void refuse_bool(std::string_view op, Inputs in);
-void refuse_zero_divisor(std::string_view op, const Tensor& divisor);
+void refuse_values(std::string_view op, pointwise::Refused refused, const Tensor& b);
 
 /// Allocates the result, in the layout of the first operand of its shape, and runs the kernel.
 Tensor run_pointwise(const PointwisePlan& plan, Inputs in, PointwiseKernel kernel);
@@ -40,8 +41,8 @@ struct Pointwise {
   void check(Inputs in) const {
     const PointwisePlan planned = plan(in);
     if constexpr (!S::takes_bool) refuse_bool(info(id).name, in);
-    if constexpr (S::divides) {
-      if (!is_floating(planned.compute)) refuse_zero_divisor(info(id).name, in[1]);
+    if constexpr (S::refused != pointwise::Refused::nothing) {
+      if (!is_floating(planned.compute)) refuse_values(info(id).name, S::refused, in[1]);
     }
   }
 
@@ -55,14 +56,21 @@ struct Pointwise {
   /// What the slopes that are wanted read: for a unary op the one tensor, else the operands, undefined where
   /// unread.
   void save_for_backward(Inputs in, const Tensor& out, Saver& save) const {
+    const unsigned read = wanted_reads(save);
     if constexpr (arity == 1) {
-      if (pointwise::reads<S, 0> & pointwise::first) save(in[0]);
-      if (pointwise::reads<S, 0> & pointwise::output) save(out);
+      if (read & pointwise::first) save(in[0]);
+      if (read & pointwise::output) save(out);
     } else {
-      unsigned read = 0;
-      each_operand([&]<int i>() { read |= save.needs(i) ? pointwise::reads<S, i> : 0u; });
       for (size_t k = 0; read && k < arity; ++k) save(read >> k & 1u ? in[k] : Tensor());
     }
+  }
+
+  /// What the slopes that are wanted read; `wants` is a Saver or a Node.
+  template <class Wants>
+  static unsigned wanted_reads(const Wants& wants) {
+    unsigned read = 0;
+    each_operand([&]<int i>() { read |= wants.needs(i) ? pointwise::reads<S, i> : 0u; });
+    return read;
   }
 
   Tensors backward(Node& node, Inputs g) const {

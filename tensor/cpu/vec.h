@@ -46,6 +46,9 @@ struct Vec {
   friend Vec sqrt(Vec x) {
     return lanes(x, [](T v) { return std::sqrt(v); });
   }
+  friend Vec floor(Vec x) { return ei::pfloor(x.packet); }
+  friend Vec ceil(Vec x) { return ei::pceil(x.packet); }
+  friend Vec rint(Vec x) { return ei::print(x.packet); }
   friend Vec trunc(Vec x) { return select(x < Vec(0), ei::pceil(x.packet), ei::pfloor(x.packet)); }
   /// Eigen's log takes subnormal numbers for the smallest normal one.
   friend Vec log(Vec x) {
@@ -79,6 +82,25 @@ struct Vec {
       return select(x == x, ei::ptanh(x.packet), x);
     else
       return lanes(x, [](T v) { return std::tanh(v); });
+  }
+  friend Vec expm1(Vec x) {
+    return lanes(x, [](T v) { return std::expm1(v); });
+  }
+  friend Vec log1p(Vec x) {
+    return lanes(x, [](T v) { return std::log1p(v); });
+  }
+  friend Vec log2(Vec x) {
+    return lanes(x, [](T v) { return std::log2(v); });
+  }
+  friend Vec erf(Vec x) {
+    return lanes(x, [](T v) { return std::erf(v); });
+  }
+  /// Squares, and the power of 1 that their slope takes, are most of what is asked for.
+  friend Vec pow(Vec a, Vec b) {
+    const T lowest = ei::predux_min(b.packet), highest = ei::predux_max(b.packet);
+    if (lowest == T(2) && highest == T(2)) return a * a;
+    if (lowest == T(1) && highest == T(1)) return a;
+    return lanes(a, b, [](T x, T y) { return std::pow(x, y); });
   }
   friend Vec fmod(Vec a, Vec b) {
     return lanes(a, b, [](T x, T y) { return std::fmod(x, y); });

@@ -1,4 +1,6 @@
 // Changes in place: what they do to gradients, and what they refuse.
+#include <functional>
+
 #include "autograd/call.h"
 #include "autograd/engine.h"
 #include "autograd/ops.h"
@@ -53,6 +55,73 @@ TEST_CASE("in place: the tensor and the operand are the same memory") {
   Tensor square = make({1, 2, 3, 4}, {2, 2});
   square.copy_(square.t());
   CHECK(values(square) == Values{1, 3, 2, 4});
+}
+
+TEST_CASE("in place: every op has the gradient of the op that makes a new tensor") {
+  struct Pair {
+    std::string_view name;
+    std::function<void(Tensor&)> change;
+    std::function<Tensor(const Tensor&)> function;
+  };
+  const Tensor b = make({2, 3, 0.5}), flags = make({1, 0, 1}, bool_);
+  const std::vector<Pair> pairs = {
+      {"floor_divide", [&](Tensor& x) { x.floor_divide_(b); },
+       [&](const Tensor& x) { return x.floor_divide(b); }},
+      {"remainder", [&](Tensor& x) { x.remainder_(b); }, [&](const Tensor& x) { return x.remainder(b); }},
+      {"fmod", [&](Tensor& x) { x.fmod_(b); }, [&](const Tensor& x) { return x.fmod(b); }},
+      {"pow", [&](Tensor& x) { x.pow_(b); }, [&](const Tensor& x) { return x.pow(b); }},
+      {"clamp", [](Tensor& x) { x.clamp_(1.5, 3); }, [](const Tensor& x) { return x.clamp(1.5, 3); }},
+      {"clamp from below", [&](Tensor& x) { x.clamp_(b); }, [&](const Tensor& x) { return x.clamp(b); }},
+      {"clamp from above", [&](Tensor& x) { x.clamp_({}, b); },
+       [&](const Tensor& x) { return x.clamp({}, b); }},
+      {"masked_fill", [&](Tensor& x) { x.masked_fill_(flags, 7); },
+       [&](const Tensor& x) { return x.masked_fill(flags, 7); }},
+      {"neg", [](Tensor& x) { x.neg_(); }, [](const Tensor& x) { return x.neg(); }},
+      {"abs", [](Tensor& x) { x.abs_(); }, [](const Tensor& x) { return x.abs(); }},
+      {"exp", [](Tensor& x) { x.exp_(); }, [](const Tensor& x) { return x.exp(); }},
+      {"log", [](Tensor& x) { x.log_(); }, [](const Tensor& x) { return x.log(); }},
+      {"sqrt", [](Tensor& x) { x.sqrt_(); }, [](const Tensor& x) { return x.sqrt(); }},
+      {"tanh", [](Tensor& x) { x.tanh_(); }, [](const Tensor& x) { return x.tanh(); }},
+      {"sigmoid", [](Tensor& x) { x.sigmoid_(); }, [](const Tensor& x) { return x.sigmoid(); }},
+      {"relu", [](Tensor& x) { x.relu_(); }, [](const Tensor& x) { return x.relu(); }},
+      {"floor", [](Tensor& x) { x.floor_(); }, [](const Tensor& x) { return x.floor(); }},
+      {"ceil", [](Tensor& x) { x.ceil_(); }, [](const Tensor& x) { return x.ceil(); }},
+      {"round", [](Tensor& x) { x.round_(); }, [](const Tensor& x) { return x.round(); }},
+      {"trunc", [](Tensor& x) { x.trunc_(); }, [](const Tensor& x) { return x.trunc(); }},
+  };
+  for (const Pair& pair : pairs) {
+    CAPTURE(pair.name);
+    const Tensor there = leaf({1.25, 2, 4.5}), here = leaf({1.25, 2, 4.5});
+    const Tensor made = pair.function(there * 1);
+    Tensor changed = here * 1;
+    const void* memory = changed.data<double>();
+    pair.change(changed);
+    CHECK(changed.data<double>() == memory);
+    CHECK(changed.version() > 0);
+    CHECK(values(changed) == values(made));
+    (made * made).sum().backward();
+    (changed * changed).sum().backward();
+    CHECK(values(here.grad()) == values(there.grad()));
+  }
+}
+
+TEST_CASE("in place: what does not fit is refused, and nothing has changed") {
+  Tensor x = make({1, 2, 3}), whole = make({1, 2, 3}, int64);
+  CHECK_THROWS_WITH_AS(x.clamp_(2, make({1, 2})), doctest::Contains("clamp_: shapes do not broadcast"),
+                       Error);
+  CHECK_THROWS_WITH_AS(x.clamp_({}), doctest::Contains("clamp_: needs a bound"), Error);
+  CHECK_THROWS_WITH_AS(whole.exp_(), doctest::Contains("exp_: the result is float32"), Error);
+  CHECK_THROWS_WITH_AS(whole.pow_(-1), doctest::Contains("negative power"), Error);
+  CHECK_THROWS_WITH_AS(whole.clamp_(2, 2.5), doctest::Contains("clamp_: the result is float32"), Error);
+  CHECK_THROWS_WITH_AS(whole.remainder_(0), doctest::Contains("division by zero"), Error);
+  CHECK_THROWS_AS(x.masked_fill_(make({1, 0, 1}), 0), Error);
+  CHECK(values(x) == Values{1, 2, 3});
+  CHECK(values(whole) == Values{1, 2, 3});
+  CHECK(x.version() + whole.version() == 0);
+  Tensor weight = leaf({1, 2});
+  CHECK_THROWS_WITH_AS(weight.relu_(), doctest::Contains("relu_: a leaf that requires grad"), Error);
+  CHECK_THROWS_WITH_AS(weight.masked_fill_(make({1, 0}, bool_), 0),
+                       doctest::Contains("masked_fill_: a leaf that requires grad"), Error);
 }
 
 TEST_CASE("in place: second derivatives") {

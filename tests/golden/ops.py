@@ -13,13 +13,22 @@ UNARY = {
     "sqrt": torch.sqrt, "sin": torch.sin, "cos": torch.cos, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
     "log_sigmoid": F.logsigmoid,
     "relu": torch.relu, "softsign": F.softsign, "logical_not": torch.logical_not,
+    "sign": torch.sign, "floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "trunc": torch.trunc,
+    "expm1": torch.expm1, "log1p": torch.log1p, "log2": torch.log2, "rsqrt": torch.rsqrt,
+    "reciprocal": torch.reciprocal, "erf": torch.erf, "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "softplus": F.softplus,
+    "isnan": torch.isnan, "isinf": torch.isinf, "isfinite": torch.isfinite,
 }
+LOWEST = {"log": 0.2, "sqrt": 0.2, "log2": 0.2, "rsqrt": 0.2, "reciprocal": 0.2, "log1p": -0.9}  # others: -3
 BINARY = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "fmod": torch.fmod,
     "maximum": torch.maximum, "minimum": torch.minimum,
     "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
     "logical_and": torch.logical_and, "logical_or": torch.logical_or, "logical_xor": torch.logical_xor,
+    "remainder": torch.remainder, "pow": torch.pow,
+    "floor_divide": lambda a, b: torch.floor_divide(a.detach(), b.detach()),  # its backward is not implemented
 }
+DIVISIONS = ("div", "fmod", "remainder", "floor_divide")
 REDUCTIONS = {"sum": torch.sum, "mean": torch.mean, "amax": torch.amax, "amin": torch.amin,
               "any": torch.any, "all": torch.all}
 SPECIAL = [math.inf, -math.inf, math.nan, 0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, -1e-40, 1.1754944e-38, 1e-20, 88.5, -88.5,
@@ -28,17 +37,21 @@ SPECIAL = [math.inf, -math.inf, math.nan, 0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, -1e-
 
 def pointwise(tensors):
     for name, function in UNARY.items():
-        low = 0.2 if name in ("log", "sqrt") else -3.0
+        low = LOWEST.get(name, -3.0)
         record(tensors, f"{name}.random", function, draws(name, (3, 7), low=low, high=3.0))
-        if low < 0:
+        if low < -1:
             record(tensors, f"{name}.zeros", function, halves(name, (2, 5)))
-        tensors[f"special.{name}"] = function(torch.tensor(SPECIAL))
+        # PyTorch's vectors of float32 make NaN of gelu at infinity, those of float64 do not.
+        special = torch.tensor(SPECIAL)
+        tensors[f"special.{name}"] = function(special.double()).float() if name == "gelu" else function(special)
     tensors["special.in"] = torch.tensor(SPECIAL)
     shapes = {"same": ((2, 5), (2, 5)), "broadcast": ((3, 1, 4), (2, 1)), "scalar": ((3, 4), ())}
     for (name, function), (case, (a, b)) in itertools.product(BINARY.items(), shapes.items()):
         case = f"{name}.{case}"
-        if name in ("div", "fmod"):  # a divisor away from 0
+        if name in DIVISIONS:  # a divisor away from 0
             inputs = draws(case, a, low=-4, high=4) + draws(case + ".b", b, low=0.5, high=2)
+        elif name == "pow":
+            inputs = draws(case, a, low=0.2) + draws(case + ".b", b)
         else:  # equal values matter to the others
             inputs = (draws if name in ("add", "sub", "mul") else halves)(case, a, b)
         record(tensors, case, function, inputs)
@@ -46,6 +59,38 @@ def pointwise(tensors):
         case = f"where.{case}"
         condition = draws(case + ".condition", a)[0] > 0
         record(tensors, case, torch.where, [condition, *draws(case, a, b)])
+        case = case.replace("where", "lerp")
+        record(tensors, case, torch.lerp, draws(case, a, a, b))
+    corners(tensors)
+
+
+def corners(tensors):
+    """Where pointwise ops are special: signs, zeros, infinities, bounds."""
+    def doubles(*rows):
+        return [torch.tensor(row, dtype=torch.float64) for row in rows]
+
+    inf = math.inf
+    for name in ("fmod", "remainder", "floor_divide"):
+        record(tensors, f"{name}.signs", BINARY[name],
+               doubles([5, -5, 5, -5, 1, -1, 0.0, -0.0, 6, -6], [3, 3, -3, -3, 7, 7, 1, 1, 3, 3]))
+        record(tensors, f"{name}.infinite", lambda a, b: BINARY[name](a.detach(), b.detach()),
+               doubles([inf, 1, -1, 1, 1, -1, 0, math.nan, 0.75], [2, inf, inf, -inf, 0, 0, 0, 1, 0.125]))
+    record(tensors, "pow.zeros", torch.pow, doubles([0, 0, 0, 2, -2, -2, 0, -8], [0, 2, 0.5, 0, 2, 3, -1, 1 / 3]))
+    record(tensors, "pow.infinite", torch.pow,
+           doubles([inf, -inf, 0, 1, math.nan, math.nan], [0, 3, inf, inf, 0, 1]))
+    for exponent in (0, 1, 2, -1, 0.5):
+        record(tensors, f"pow_number.{exponent}", lambda x: torch.pow(x, exponent), halves("pow", (2, 5)),
+               exponent=exponent)
+    bounds = {"both": (-0.5, 1.0), "low": (-0.5, None), "high": (None, 1.0), "crossed": (1.0, -0.5)}
+    for case, (low, high) in bounds.items():
+        facts = {name: bound for name, bound in (("low", low), ("high", high)) if bound is not None}
+        record(tensors, f"clamp.{case}", lambda x: torch.clamp(x, low, high), halves("clamp", (4, 5)), **facts)
+    record(tensors, "clamp_tensors.both", torch.clamp,
+           doubles([1, 2, 3, 0, 2, 0, 5, 1.5], [1, 1, 1, 2, 1, 3, 3, 2], [3, 2, 2, 3, 3, 2, 2, 1]))
+    for case, value in {"number": 1.5, "infinite": -inf}.items():
+        (mask,) = draws("masked_fill", (3, 1))
+        record(tensors, f"masked_fill.{case}", lambda mask, x: x.masked_fill(mask, value),
+               [mask > 0, *draws("masked_fill" + case, (3, 4))], value=torch.tensor(value, dtype=torch.float64))
 
 
 def reductions(tensors):

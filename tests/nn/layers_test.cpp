@@ -354,3 +354,16 @@ TEST_CASE("MSELoss: reductions, broadcasting, 16-bit values") {
   loss.backward();
   CHECK(values(x.grad())[0] == 100);
 }
+
+TEST_CASE("activations: each module is its function") {
+  const Tensor x = make({-2, -0.5, 0, 0.5, 25});
+  CHECK(values(nn::ReLU()(x)) == values(relu(x)));
+  CHECK(values(nn::Sigmoid()(x)) == values(sigmoid(x)));
+  CHECK(values(nn::Tanh()(x)) == values(tanh(x)));
+  CHECK(values(nn::GELU()(x)) == values(gelu(x)));
+  CHECK(values(nn::GELU("tanh")(x)) == values(gelu_tanh(x)));
+  CHECK(values(nn::SiLU()(x)) == values(silu(x)));
+  CHECK(values(nn::Softplus()(x)) == values(softplus(x)));
+  CHECK(nn::GELU("tanh").extra() == "approximate='tanh'");
+  CHECK_THROWS_AS(nn::GELU("sigmoid")(x), Error);
+}

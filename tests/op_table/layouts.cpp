@@ -82,8 +82,9 @@ const std::vector<Hole>& holes() {
          "batch_norm", "batch_norm_grad"});
     add("throws where its strides need a copy", {"transposed", "expanded"}, {"view"});
     add("refused, as in PyTorch", {"bool"},
-        {"sub", "neg", "abs", "relu", "log_sigmoid", "softsign", "fmod", "slope", "mean", "matmul",
-         "linear"});
+        {"sub",          "neg",       "abs",   "relu",      "log_sigmoid", "softsign", "fmod",
+         "floor_divide", "remainder", "pow",   "clamp_min", "clamp_max",   "floor",    "ceil",
+         "round",        "trunc",     "slope", "mean",      "matmul",      "linear"});
     add("positions are integers", {"bool"}, {"gather", "index_select", "scatter_add"});
     add("a gradient, or what needs fractions", {"int64", "int32", "uint8"}, {"slope", "mean"});
     add("a layer or a loss of floating values", {"int64", "int32", "uint8", "bool"},

@@ -34,6 +34,24 @@ const std::map<std::string, std::function<Tensor(const Tensor&)>> kUnary{
     {"relu", [](const Tensor& x) { return relu(x); }},
     {"softsign", [](const Tensor& x) { return softsign(x); }},
     {"logical_not", [](const Tensor& x) { return logical_not(x); }},
+    {"sign", [](const Tensor& x) { return sign(x); }},
+    {"floor", [](const Tensor& x) { return floor(x); }},
+    {"ceil", [](const Tensor& x) { return ceil(x); }},
+    {"round", [](const Tensor& x) { return round(x); }},
+    {"trunc", [](const Tensor& x) { return trunc(x); }},
+    {"expm1", [](const Tensor& x) { return expm1(x); }},
+    {"log1p", [](const Tensor& x) { return log1p(x); }},
+    {"log2", [](const Tensor& x) { return log2(x); }},
+    {"rsqrt", [](const Tensor& x) { return rsqrt(x); }},
+    {"reciprocal", [](const Tensor& x) { return reciprocal(x); }},
+    {"erf", [](const Tensor& x) { return erf(x); }},
+    {"gelu", [](const Tensor& x) { return gelu(x); }},
+    {"gelu_tanh", [](const Tensor& x) { return gelu_tanh(x); }},
+    {"silu", [](const Tensor& x) { return silu(x); }},
+    {"softplus", [](const Tensor& x) { return softplus(x); }},
+    {"isnan", [](const Tensor& x) { return isnan(x); }},
+    {"isinf", [](const Tensor& x) { return isinf(x); }},
+    {"isfinite", [](const Tensor& x) { return isfinite(x); }},
 };
 
 const std::map<std::string, std::function<Tensor(const Tensor&, const Tensor&)>> kBinary{
@@ -53,6 +71,9 @@ const std::map<std::string, std::function<Tensor(const Tensor&, const Tensor&)>>
     {"logical_and", [](const Tensor& a, const Tensor& b) { return logical_and(a, b); }},
     {"logical_or", [](const Tensor& a, const Tensor& b) { return logical_or(a, b); }},
     {"logical_xor", [](const Tensor& a, const Tensor& b) { return logical_xor(a, b); }},
+    {"floor_divide", [](const Tensor& a, const Tensor& b) { return floor_divide(a, b); }},
+    {"remainder", [](const Tensor& a, const Tensor& b) { return remainder(a, b); }},
+    {"pow", [](const Tensor& a, const Tensor& b) { return pow(a, b); }},
 };
 
 const std::map<std::string, Reduce> kReduce{
@@ -134,14 +155,14 @@ std::string result_dtype(const std::string& op, DType dtype) {
 }
 
 void check_result_dtype(const std::string& op, const std::string& dtype, const std::string& in_pytorch) {
-  // On purpose not as in PyTorch: predicates are bool for uint8 too, a square has its operand's
-  // dtype, and log_sigmoid takes integers as other functions do.
-  const std::map<std::string, std::string> differ{{"any uint8", "bool"},
-                                                  {"all uint8", "bool"},
-                                                  {"square bool", "bool"},
-                                                  {"log_sigmoid int64", "float32"},
-                                                  {"log_sigmoid int32", "float32"},
-                                                  {"log_sigmoid uint8", "float32"}};
+  // On purpose not as in PyTorch: predicates are bool for uint8 too, a square has its operand's dtype, and
+  // integers give float32 in every function of floating values.
+  std::map<std::string, std::string> differ{
+      {"any uint8", "bool"}, {"all uint8", "bool"}, {"square bool", "bool"}};
+  for (const char* function : {"gelu ", "gelu_tanh ", "silu ", "softplus "}) {
+    for (const char* other : {"int64", "int32", "uint8", "bool"}) differ[text(function, other)] = "float32";
+  }
+  for (const char* other : {"int64", "int32", "uint8"}) differ[text("log_sigmoid ", other)] = "float32";
   const auto exception = differ.find(op + " " + dtype);
   CAPTURE(op);
   CAPTURE(dtype);
@@ -158,6 +179,25 @@ TEST_CASE("golden: pointwise ops and their gradients") {
     check_op(op, [&f = function](const Tensors& x) { return f(x[0], x[1]); });
   }
   check_op("where", [](const Tensors& x) { return where(x[0], x[1], x[2]); });
+  check_op("lerp", [](const Tensors& x) { return lerp(x[0], x[1], x[2]); });
+}
+
+TEST_CASE("golden: numbers as exponents, bounds and fillings") {
+  const auto number = [](const std::string& name) {
+    return golden().has(name) ? Tensor(golden().tensor(name).item<double>()) : Tensor();
+  };
+  for (const std::string& name : cases("pow_number")) {
+    check_case(golden(), name, [&](const Tensors& x) { return pow(x[0], number(name + ".exponent")); });
+  }
+  for (const std::string& name : cases("clamp")) {
+    check_case(golden(), name,
+               [&](const Tensors& x) { return clamp(x[0], number(name + ".low"), number(name + ".high")); });
+  }
+  check_op("clamp_tensors", [](const Tensors& x) { return clamp(x[0], x[1], x[2]); });
+  for (const std::string& name : cases("masked_fill")) {
+    check_case(golden(), name,
+               [&](const Tensors& x) { return masked_fill(x[1], x[0], number(name + ".value")); });
+  }
 }
 
 TEST_CASE("golden: unary ops at infinities, NaN, signed zeros, subnormal and huge values") {
