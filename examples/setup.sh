@@ -4,6 +4,7 @@
 #
 # MEZZO_BUILD  the build folder, default build/ in the repository
 # MEZZO_SETUP  options for meson setup, read once, when the folder is new
+# MEZZO_PACKAGES  packages to install beside those that everyone needs
 
 build=${MEZZO_BUILD:-$root/build}
 
@@ -13,7 +14,7 @@ case $(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") in
   *) compiler=g++ ;;
 esac
 packages="$compiler meson ninja-build pkg-config libeigen3-dev libdnnl-dev libpng-dev libcli11-dev nlohmann-json3-dev
-  doctest-dev libbenchmark-dev"
+  doctest-dev libbenchmark-dev ${MEZZO_PACKAGES:-}"
 
 say() { printf '%s\n' "$*" >&2; }
 

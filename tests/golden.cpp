@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 
@@ -16,23 +13,6 @@
 namespace mezzo {
 
 namespace {
-
-using nlohmann::json;
-
-DType safetensors_dtype(const std::string& name) {
-  static const std::map<std::string, DType> dtypes{{"F64", float64},   {"F32", float32}, {"F16", float16},
-                                                   {"BF16", bfloat16}, {"I64", int64},   {"I32", int32},
-                                                   {"U8", uint8},      {"BOOL", bool_}};
-  const auto found = dtypes.find(name);
-  if (found == dtypes.end()) fail("golden", "dtype " + name + " is not known");
-  return found->second;
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail("golden", path + " cannot be read");
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// "[2, 0, 1]" for the `linear`-th element in row-major order.
 std::string position(const Shape& shape, int64_t linear) {
@@ -46,7 +26,8 @@ std::string position(const Shape& shape, int64_t linear) {
 
 }  // namespace
 
-std::string golden_path(std::string_view file) { return text(MEZZO_GOLDEN_DIR, "/", file); }
+std::string test_path(std::string_view file) { return text(MEZZO_TESTS_DIR, "/", file); }
+std::string golden_path(std::string_view file) { return test_path(text("golden/", file)); }
 
 DType parse_dtype(std::string_view name) {
   for (int i = 0; i < kDTypes; ++i) {
@@ -55,59 +36,26 @@ DType parse_dtype(std::string_view name) {
   fail("golden", text("no dtype ", name));
 }
 
-// The format: the header's length as 8 bytes, little end first; the header in JSON, name -> {dtype, shape,
-// data_offsets: [begin, end]} and "__metadata__"; the bytes of the tensors, row-major, that the offsets count
-// in.
-Golden::Golden(std::string_view name) : name_(text(name, ".safetensors")) {
-  const std::string file = read_file(golden_path(name_));
-  uint64_t header_size = 0;
-  if (file.size() < sizeof header_size) fail("golden", name_ + " is shorter than its length field");
-  std::memcpy(&header_size, file.data(), sizeof header_size);
-  if (header_size > file.size() - sizeof header_size) fail("golden", name_ + " is shorter than its header");
-  data_ = file.substr(sizeof header_size + header_size);
-
-  const json header = json::parse(file.substr(sizeof header_size, header_size));
-  for (const auto& [key, value] : header.items()) {
-    if (key == "__metadata__") {
-      metadata_ = value.get<decltype(metadata_)>();
-      continue;
-    }
-    const auto [begin, end] = value.at("data_offsets").get<std::pair<size_t, size_t>>();
-    const Entry entry{safetensors_dtype(value.at("dtype")),
-                      Shape(value.at("shape").get<std::vector<int64_t>>()), begin};
-    const size_t bytes = static_cast<size_t>(entry.shape.numel()) * size_of(entry.dtype);
-    if (begin > end || end > data_.size() || end - begin != bytes) {
-      fail("golden", text(name_, ": ", key, " has bytes ", begin, " to ", end, " of ", data_.size(),
-                          " but needs ", bytes));
-    }
-    entries_.emplace(key, entry);
-  }
-}
+Golden::Golden(std::string_view name)
+    : name_(text(name, ".safetensors")), file_(load_safetensors(golden_path(name_))) {}
 
 Tensor Golden::tensor(std::string_view name) const {
-  const auto found = entries_.find(name);
-  if (found == entries_.end()) fail("golden", text(name_, " has no tensor ", name));
-  const Entry& entry = found->second;
-  const Tensor result = empty(entry.shape, {.dtype = entry.dtype});
-  const size_t bytes = static_cast<size_t>(result.numel()) * size_of(entry.dtype);
-  dispatch(entry.dtype, [&]<class T>(T) {
-    if (bytes > 0) std::memcpy(static_cast<void*>(result.data<T>()), data_.data() + entry.begin, bytes);
-  });
-  return result;
+  if (!has(name)) fail("golden", text(name_, " has no tensor ", name));
+  return file_.tensors.at(std::string(name)).clone();
 }
 
 std::vector<std::string> Golden::keys(std::string_view prefix) const {
   std::vector<std::string> found;
-  for (auto entry = entries_.lower_bound(prefix); entry != entries_.end() && entry->first.starts_with(prefix);
-       ++entry) {
-    found.push_back(entry->first);
+  for (const auto& [name, tensor] : file_.tensors) {
+    if (name.starts_with(prefix)) found.push_back(name);
   }
+  std::ranges::sort(found);
   return found;
 }
 
 const std::string& Golden::metadata(std::string_view key) const {
-  const auto found = metadata_.find(key);
-  if (found == metadata_.end()) fail("golden", text(name_, " has no metadata ", key));
+  const auto found = file_.metadata.find(std::string(key));
+  if (found == file_.metadata.end()) fail("golden", text(name_, " has no metadata ", key));
   return found->second;
 }
 

@@ -3,12 +3,11 @@
 
 #include <functional>
 #include <iosfwd>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tensor/tensor.h"
+#include "tensor/io/safetensors.h"
 
 namespace mezzo {
 
@@ -21,27 +20,21 @@ class Golden {
 
   /// A new tensor in the CPU's memory, with the stored dtype.
   Tensor tensor(std::string_view name) const;
-  bool has(std::string_view name) const { return entries_.contains(name); }
+  bool has(std::string_view name) const { return file_.tensors.contains(std::string(name)); }
   /// Names that begin with `prefix`, sorted.
   std::vector<std::string> keys(std::string_view prefix = {}) const;
   const std::string& metadata(std::string_view key) const;
 
  private:
-  struct Entry {
-    DType dtype;
-    Shape shape;
-    size_t begin;  ///< in data_
-  };
-
   std::string name_;
-  std::string data_;
-  std::map<std::string, Entry, std::less<>> entries_;
-  std::map<std::string, std::string, std::less<>> metadata_;
+  Safetensors file_;
 };
 
 /// The dtype with this name_of(): "float32".
 DType parse_dtype(std::string_view name);
 
+/// Path of a file of tests/.
+std::string test_path(std::string_view file);
 /// Path of a file of tests/golden/.
 std::string golden_path(std::string_view file);
 

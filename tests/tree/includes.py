@@ -18,7 +18,8 @@ OUTSIDE = {
     r"Eigen/|unsupported/Eigen/|dnnl|oneapi/|omp\.h|\w+intrin\.h": "tensor/cpu/",
     r"cuda|cudnn|cublas|curand": "cuda/",
     r"doctest/": "tests/",
-    r"CLI/|png\.h|nlohmann/": "examples/ bench/ tests/",
+    r"nlohmann/": "tensor/io/ examples/ bench/ tests/",
+    r"CLI/|png\.h": "examples/ bench/ tests/",
     r"benchmark/": "bench/",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
@@ -61,6 +62,7 @@ def self_test():
     assert one("tensor/a.cpp", "#include <dnnl.hpp>")
     assert one("autograd/a.cpp", "  #pragma omp parallel for")
     assert one("nn/a.cpp", "#include <CLI/CLI.hpp>")
+    assert one("nn/a.cpp", "#include <nlohmann/json.hpp>")
     assert not check({"nn/a.cpp": '#include "tensor/tensor.h"\n#include <vector>\n// #include "optim/adam.h"'})
     assert not check({"tensor/cpu/a.cpp": "#include <Eigen/Core>\n#pragma omp simd"})
     assert not check({"examples/a.cpp": "#include <mezzo.h>\n#include <CLI/CLI.hpp>"})

@@ -1,0 +1,59 @@
+#include "optim/clip.h"
+
+#include <cmath>
+
+#include "autograd/grad_mode.h"
+#include "autograd/ops.h"
+
+namespace mezzo::optim {
+
+namespace {
+
+std::vector<Tensor> gradients(const std::vector<Tensor>& parameters) {
+  std::vector<Tensor> grads;
+  for (const Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) grads.push_back(parameter.grad());
+  }
+  return grads;
+}
+
+/// (sum |x|^p)^(1/p), 0-d, added up in the compute type and rounded to x's.
+Tensor norm(const Tensor& x, double p) {
+  if (x.numel() == 0) return zeros({}, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor wide = x.to(compute_type(x.dtype()));
+  if (std::isinf(p)) return wide.abs().amax().to(x.dtype());
+  if (p == 2) return wide.square().sum().sqrt().to(x.dtype());
+  if (p == 1) return wide.abs().sum().to(x.dtype());
+  const auto power = [](const Tensor& base, double exponent) { return (base.log() * exponent).exp(); };
+  return power(power(wide.abs(), p).sum(), 1 / p).to(x.dtype());
+}
+
+}  // namespace
+
+Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
+                       bool error_if_nonfinite) {
+  if (!(max_norm >= 0)) fail("clip_grad_norm_", text("max_norm must be at least 0, not ", max_norm));
+  if (!(norm_type > 0)) fail("clip_grad_norm_", text("norm_type must be above 0, not ", norm_type));
+  const NoGradGuard guard;
+  const std::vector<Tensor> grads = gradients(parameters);
+  if (grads.empty()) return zeros({});
+
+  std::vector<Tensor> norms;
+  for (const Tensor& grad : grads) norms.push_back(norm(grad, norm_type).to(grads[0].device()).unsqueeze(0));
+  const Tensor total = norm(cat(norms), norm_type);
+  if (error_if_nonfinite && !std::isfinite(total.item<double>())) {
+    fail("clip_grad_norm_", text("the total norm is ", total.item<double>(), ", so nothing can be clipped"),
+         {}, "error_if_nonfinite = false scales by it anyway");
+  }
+  const Tensor factor = minimum(max_norm / (total + 1e-6), 1.0);
+  for (Tensor grad : grads) grad.mul_(factor.to(grad.device()));
+  return total;
+}
+
+void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
+  if (!(clip_value >= 0)) fail("clip_grad_value_", text("clip_value must be at least 0, not ", clip_value));
+  const NoGradGuard guard;
+  for (Tensor grad : gradients(parameters)) grad.copy_(minimum(maximum(grad, -clip_value), clip_value));
+}
+
+}  // namespace mezzo::optim
