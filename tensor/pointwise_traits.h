@@ -94,7 +94,6 @@ struct Dual {
   }
   friend Dual sin(Dual a) { return {sin(a.value), a.slope * cos(a.value)}; }
   friend Dual cos(Dual a) { return {cos(a.value), -(a.slope * sin(a.value))}; }
-  friend Dual exp(Dual a) { return {exp(a.value), a.slope * exp(a.value)}; }
   friend Dual log(Dual a) { return {log(a.value), a.slope / a.value}; }
   friend Dual tanh(Dual a) { return {tanh(a.value), a.slope * Tanh::slope(tanh(a.value))}; }
   friend Dual erf(Dual a) { return {erf(a.value), a.slope * Erf::slope(a.value)}; }

@@ -121,6 +121,7 @@ double allowed_epsilons(std::string_view op, DType dtype) {
       {"sigmoid", kUsual, 16, slope},
       {"softmax", kUsual, 16, slope},
       {"log_softmax", kUsual, 16, slope},
+      {"lerp", 16, kUsual, "the gradient of a 0-d weight adds in another order, and cancels"},
       {"mean", 16, kUsual, sums},
       {"sum", 16, kUsual, sums},
       {"matmul", 16, kUsual, sums},
