@@ -49,6 +49,7 @@ TEST_CASE("clip_grad_norm_: totals and gradients by PyTorch's numbers") {
       {{{3}, {4}}, 0, 2, 5, {{0}, {0}}},
       {{{3}, {4}}, inf, 2, 5, {{3}, {4}}},
       {{{3}, {}}, 1, 2, 3, {{.9999997}, {}}},
+      {{{3}, {}}, 1, inf, 3, {{.9999997}, {}}},
       {{{inf, 1}, {1}}, 1, 2, inf, {{NAN, 0}, {0}}},
       {{{NAN, 1}, {1}}, 1, 2, NAN, {{NAN, NAN}, {NAN}}},
       {{{7, 1}, {NAN}}, 1, inf, NAN, {{NAN, NAN}, {NAN}}},
