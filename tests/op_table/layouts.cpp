@@ -119,8 +119,8 @@ double allowed_epsilons(std::string_view op, DType dtype) {
   static constexpr Allowance list[] = {
       {"tanh", kUsual, 16, slope},
       {"sigmoid", kUsual, 16, slope},
-      {"softmax", kUsual, 16, slope},
-      {"log_softmax", kUsual, 16, slope},
+      {"softmax", kUsual, 64, "its gradient y (g - sum of g y) reads the rounded output, and cancels"},
+      {"log_softmax", kUsual, 32, slope},
       {"lerp", 16, kUsual, "the gradient of a 0-d weight adds in another order, and cancels"},
       {"mean", 16, kUsual, sums},
       {"sum", 16, kUsual, sums},
