@@ -1,5 +1,6 @@
 // Changes in place. While recording, the changed tensor gets a new history, whose first input is what it was
 // before.
+#include "autograd/ops/check.h"
 #include "autograd/ops/pointwise_op.h"
 #include "tensor/random.h"
 #include "tensor/tensor_impl.h"
@@ -95,11 +96,6 @@ void bound_by(Tensor& x, const Tensor& bound) {
   bound.impl()->is_number ? change<ForNumber>("clamp_", x, bound) : change<ForTensor>("clamp_", x, bound);
 }
 
-void check_floating(std::string_view op, const Tensor& x) {
-  if (!is_floating(x.dtype()))
-    fail(op, text("needs a floating dtype, not ", name_of(x.dtype())), {{"tensor", x}});
-}
-
 /// x = from, converted. The gradient goes to `from`; none to what x was.
 struct CopyInPlace {
   static constexpr std::string_view name = "copy_";
@@ -187,7 +183,7 @@ Tensor& Tensor::fill_(Scalar value) {
 }
 
 Tensor& Tensor::uniform_(double low, double high) {
-  check_floating("uniform_", *this);
+  ops::check_floating("uniform_", {{"tensor", *this}});
   if (!(low <= high))
     fail("uniform_", text("the range [", low, ", ", high, ") is empty"), {{"tensor", *this}});
   return overwrite("uniform_", *this, [&](const View& out) {
@@ -196,7 +192,7 @@ Tensor& Tensor::uniform_(double low, double high) {
 }
 
 Tensor& Tensor::normal_(double mean, double std) {
-  check_floating("normal_", *this);
+  ops::check_floating("normal_", {{"tensor", *this}});
   if (!(std >= 0)) fail("normal_", text("the standard deviation ", std, " is negative"), {{"tensor", *this}});
   return overwrite("normal_", *this, [&](const View& out) {
     kernels(device()).normal(out, default_generator().take(numel()), mean, std);

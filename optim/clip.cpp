@@ -24,8 +24,7 @@ Tensor norm(const Tensor& x, double p) {
   if (std::isinf(p)) return wide.abs().amax().to(x.dtype());
   if (p == 2) return wide.square().sum().sqrt().to(x.dtype());
   if (p == 1) return wide.abs().sum().to(x.dtype());
-  const auto power = [](const Tensor& base, double exponent) { return (base.log() * exponent).exp(); };
-  return power(power(wide.abs(), p).sum(), 1 / p).to(x.dtype());
+  return wide.abs().pow(p).sum().pow(1 / p).to(x.dtype());
 }
 
 }  // namespace
@@ -53,7 +52,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
   if (!(clip_value >= 0)) fail("clip_grad_value_", text("clip_value must be at least 0, not ", clip_value));
   const NoGradGuard guard;
-  for (Tensor grad : gradients(parameters)) grad.copy_(minimum(maximum(grad, -clip_value), clip_value));
+  for (Tensor grad : gradients(parameters)) grad.clamp_(-clip_value, clip_value);
 }
 
 }  // namespace mezzo::optim

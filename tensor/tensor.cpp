@@ -83,6 +83,8 @@ template std::vector<int32_t> Tensor::to_vector() const;
 template std::vector<uint8_t> Tensor::to_vector() const;
 template std::vector<bool> Tensor::to_vector() const;
 
+View view_or_none(const Tensor& x) { return x.defined() ? x.view_of_memory() : View{}; }
+
 MemoryFormat format_of(const Tensor& x) {
   const bool last = x.is_contiguous(channels_last) && x.strides() != contiguous_strides(x.shape());
   return last ? channels_last : contiguous_format;

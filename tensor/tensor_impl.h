@@ -36,6 +36,9 @@ int wrap_dim(std::string_view op, int64_t dim, const Tensor& x);
 /// Name of the op that made the tensor, "" for a leaf. Defined in autograd/, which knows ops.
 std::string_view history_name(const Tensor& tensor);
 
+/// x's memory as kernels see it; for an undefined tensor a View that is not given.
+View view_or_none(const Tensor& x);
+
 /// The memory format of an activation: channels_last for a 4-d tensor in it. With one channel both formats
 /// are the same memory, and the strides still tell.
 MemoryFormat format_of(const Tensor& x);

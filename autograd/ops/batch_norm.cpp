@@ -13,8 +13,6 @@ namespace ops {
 
 namespace {
 
-View view_or_none(const Tensor& x) { return x.defined() ? x.view_of_memory() : View{}; }
-
 /// [C] as a shape that broadcasts over x's channels.
 Tensor over_channels(const Tensor& v, const Tensor& x) {
   Shape shape = Shape::filled(x.dim(), 1);

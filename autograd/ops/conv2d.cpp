@@ -55,8 +55,6 @@ void check_geometry(std::string_view op, const ConvGeometry& geometry, const Sha
   }
 }
 
-View view_or_none(const Tensor& x) { return x.defined() ? x.view_of_memory() : View{}; }
-
 }  // namespace
 
 struct Conv2d {

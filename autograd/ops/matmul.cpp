@@ -127,7 +127,7 @@ struct Linear {
     const Tensor x_rows = rows(x);
     kernels(x.device())
         .matmul(rows(out).view_of_memory(), x_rows.view_of_memory(), weight.t().view_of_memory(),
-                bias.defined() ? bias.view_of_memory() : View{});
+                view_or_none(bias));
     save(save.needs(1) ? x : Tensor());
     save(save.needs(0) ? weight : Tensor());
     return out;
