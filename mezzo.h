@@ -11,6 +11,7 @@
 #include "optim/optimizer.h"
 #include "optim/sgd.h"
 #include "tensor/error.h"
+#include "tensor/index.h"
 #include "tensor/io/safetensors.h"
 #include "tensor/random.h"
 #include "tensor/state_dict.h"

@@ -1,5 +1,6 @@
 // Changes in place. While recording, the changed tensor gets a new history, whose first input is what it was
 // before.
+#include "autograd/ops/inplace.h"
 #include "autograd/ops/check.h"
 #include "autograd/ops/pointwise_op.h"
 #include "tensor/random.h"
@@ -7,25 +8,10 @@
 
 namespace mezzo {
 
-namespace {
+using ops::apart_from;
+using ops::check_writable;
 
-/// Throws Error where a change in place would corrupt something.
-void check_writable(std::string_view op, const Tensor& x, bool recorded) {
-  if (!x.defined()) fail(op, "the tensor is undefined");
-  for (int d = 0; d < x.dim(); ++d) {
-    if (x.strides()[d] == 0 && x.shape()[d] > 1 && x.numel() > 0) {
-      fail(op, "several elements of the tensor share one place in memory", {{"tensor", x}},
-           "clone() the expanded tensor first");
-    }
-  }
-  if (grad_enabled() && x.is_leaf() && x.requires_grad()) {
-    fail(op, "a leaf that requires grad is changed in place", {{"tensor", x}}, "do it under a NoGradGuard");
-  }
-  if (recorded && x.impl()->is_view) {
-    fail(op, "a view is changed in place in a recorded op", {{"view", x}},
-         "change the tensor that it is a view of, or a clone of the view");
-  }
-}
+namespace {
 
 /// What x was before the change, for backward: a copy of its values that keeps its history.
 Tensor before_change(const Tensor& x) {
@@ -36,12 +22,6 @@ Tensor before_change(const Tensor& x) {
   copy.impl()->grad_fn = x.impl()->grad_fn;
   copy.impl()->output_index = x.impl()->output_index;
   return copy;
-}
-
-/// b, or a copy of it if the change of x would change it too.
-Tensor apart_from(const Tensor& x, const Tensor& b) {
-  const bool shared = x.defined() && b.defined() && x.impl()->storage == b.impl()->storage;
-  return shared ? b.clone() : b;
 }
 
 /// Throws Error if x = value(x, ...) does not go, in x's own memory and dtype.
@@ -116,6 +96,32 @@ Tensor& overwrite(std::string_view name, Tensor& x, F write) {
 }
 
 }  // namespace
+
+namespace ops {
+
+void check_writable(std::string_view op, const Tensor& x, bool recorded) {
+  if (!x.defined()) fail(op, "the tensor is undefined");
+  for (int d = 0; d < x.dim(); ++d) {
+    if (x.strides()[d] == 0 && x.shape()[d] > 1 && x.numel() > 0) {
+      fail(op, "several elements of the tensor share one place in memory", {{"tensor", x}},
+           "clone() the expanded tensor first");
+    }
+  }
+  if (grad_enabled() && x.is_leaf() && x.requires_grad()) {
+    fail(op, "a leaf that requires grad is changed in place", {{"tensor", x}}, "do it under a NoGradGuard");
+  }
+  if (recorded && x.impl()->is_view) {
+    fail(op, "a view is changed in place in a recorded op", {{"view", x}},
+         "change the tensor that it is a view of, or a clone of the view");
+  }
+}
+
+Tensor apart_from(const Tensor& x, const Tensor& b) {
+  const bool shared = x.defined() && b.defined() && x.impl()->storage == b.impl()->storage;
+  return shared ? b.clone() : b;
+}
+
+}  // namespace ops
 
 Tensor& Tensor::add_(const Tensor& b) { return change<pointwise::Add>("add_", *this, b); }
 Tensor& Tensor::sub_(const Tensor& b) { return change<pointwise::Sub>("sub_", *this, b); }

@@ -1,14 +1,14 @@
 // Tensor's differentiable methods: each is the free function of its name, or a view with friendlier
 // arguments.
-#include <algorithm>
-
 #include "autograd/ops.h"
-#include "tensor/tensor_impl.h"
+#include "tensor/index.h"
 
 namespace mezzo {
 
 Tensor Tensor::to(DType dtype) const { return mezzo::to(*this, dtype, device()); }
 Tensor Tensor::to(const Device& device) const { return mezzo::to(*this, dtype(), device); }
+Tensor Tensor::half() const { return to(float16); }
+Tensor Tensor::bfloat16() const { return to(DType::bfloat16); }
 Tensor Tensor::to(MemoryFormat format) const { return contiguous(format); }
 Tensor Tensor::clone() const { return mezzo::clone(*this); }
 Tensor Tensor::contiguous(MemoryFormat format) const {
@@ -19,82 +19,21 @@ Tensor Tensor::reshape(const Shape& shape) const { return mezzo::reshape(*this, 
 Tensor Tensor::view(const Shape& shape) const { return mezzo::view(*this, shape); }
 Tensor Tensor::permute(const Shape& dims) const { return mezzo::permute(*this, dims); }
 Tensor Tensor::expand(const Shape& shape) const { return mezzo::expand(*this, shape); }
+Tensor Tensor::slice(int dim, int64_t start, int64_t end, int64_t step) const {
+  return mezzo::slice(*this, dim, start, end, step);
+}
 Tensor Tensor::narrow(int dim, int64_t start, int64_t length) const {
   return mezzo::narrow(*this, dim, start, length);
 }
 
-Tensor Tensor::transpose(int a, int b) const {
-  Shape dims;
-  for (int d = 0; d < dim(); ++d) dims.push_back(d);
-  const int from = wrap_dim("transpose", a, *this), to = wrap_dim("transpose", b, *this);
-  if (dim() > 0) std::swap(dims[from], dims[to]);
-  return permute(dims);
-}
-
-Tensor Tensor::t() const {
-  if (dim() > 2) fail("t", "needs at most 2 dimensions", {{"input", *this}}, "use transpose");
-  return dim() < 2 ? *this : transpose(0, 1);
-}
-
-Tensor Tensor::squeeze(int dim) const {
-  const int d = wrap_dim("squeeze", dim, *this);
-  if (this->dim() == 0 || shape()[d] != 1) return *this;
-  Shape squeezed = shape();
-  squeezed.erase(d);
-  return view(squeezed);
-}
-
-Tensor Tensor::unsqueeze(int dim) const {
-  const int d = dim < 0 ? dim + this->dim() + 1 : dim;
-  if (d < 0 || d > this->dim()) {
-    fail("unsqueeze", text("dimension ", dim, " is outside [", -this->dim() - 1, ", ", this->dim(), "]"),
-         {{"input", *this}});
-  }
-  Shape longer = shape();
-  longer.insert(d, 1);
-  return view(longer);
-}
-
-Tensor Tensor::flatten(int start, int end) const {
-  const int from = wrap_dim("flatten", start, *this), to = wrap_dim("flatten", end, *this);
-  if (from > to) fail("flatten", text("dimension ", start, " comes after ", end), {{"input", *this}});
-  if (dim() == 0) return reshape({1});
-  Shape flat;
-  for (int d = 0; d < dim(); ++d) {
-    if (d > from && d <= to)
-      flat[flat.dim() - 1] *= shape()[d];
-    else
-      flat.push_back(shape()[d]);
-  }
-  return reshape(flat);
-}
-
-Tensor Tensor::select(int dim, int64_t index) const {
-  const int d = wrap_dim("select", dim, *this);
-  const int64_t size = this->dim() ? shape()[d] : 0;
-  if (index < -size || index >= size) {
-    fail("select", text("index ", index, " is out of range for dimension ", dim, " of size ", size),
-         {{"input", *this}});
-  }
-  return narrow(d, index < 0 ? index + size : index, 1).squeeze(d);
-}
-
-Tensor Tensor::repeat(const Shape& repeats) const {
-  if (repeats.dim() < dim() || std::any_of(repeats.begin(), repeats.end(), [](int64_t n) { return n < 0; })) {
-    fail("repeat", text(to_string(repeats), " must give every dimension a count of at least 0"),
-         {{"input", *this}});
-  }
-  // Each dimension becomes [repeat, size]: the repeats are strides of 0 until reshape copies them.
-  Shape apart, repeated, result;
-  const int lead = repeats.dim() - dim();
-  for (int d = 0; d < repeats.dim(); ++d) {
-    const int64_t size = d < lead ? 1 : shape()[d - lead];
-    result.push_back(repeats[d] * size);
-    if (repeats[d] != 1) apart.push_back(1), repeated.push_back(repeats[d]);
-    if (d >= lead) apart.push_back(size), repeated.push_back(size);
-  }
-  return reshape(apart).expand(repeated).reshape(result);
-}
+Tensor Tensor::transpose(int a, int b) const { return mezzo::transpose(*this, a, b); }
+Tensor Tensor::t() const { return mezzo::t(*this); }
+Tensor Tensor::squeeze() const { return mezzo::squeeze(*this); }
+Tensor Tensor::squeeze(int dim) const { return mezzo::squeeze(*this, dim); }
+Tensor Tensor::unsqueeze(int dim) const { return mezzo::unsqueeze(*this, dim); }
+Tensor Tensor::flatten(int start, int end) const { return mezzo::flatten(*this, start, end); }
+Tensor Tensor::select(int dim, int64_t index) const { return mezzo::select(*this, dim, index); }
+Tensor Tensor::repeat(const Shape& repeats) const { return mezzo::repeat(*this, repeats); }
 
 Tensor Tensor::add(const Tensor& b) const { return mezzo::add(*this, b); }
 Tensor Tensor::sub(const Tensor& b) const { return mezzo::sub(*this, b); }
@@ -154,13 +93,31 @@ Tensor Tensor::amax(const Dims& dims, bool keepdim) const { return mezzo::amax(*
 Tensor Tensor::amin(const Dims& dims, bool keepdim) const { return mezzo::amin(*this, dims, keepdim); }
 Tensor Tensor::any(const Dims& dims, bool keepdim) const { return mezzo::any(*this, dims, keepdim); }
 Tensor Tensor::all(const Dims& dims, bool keepdim) const { return mezzo::all(*this, dims, keepdim); }
-Tensor Tensor::argmax(int dim, bool keepdim) const { return mezzo::argmax(*this, dim, keepdim); }
+Tensor Tensor::prod(const Dims& dims, bool keepdim) const { return mezzo::prod(*this, dims, keepdim); }
+Tensor Tensor::var(const Dims& dims, int64_t correction, bool keepdim) const {
+  return mezzo::var(*this, dims, correction, keepdim);
+}
+Tensor Tensor::std(const Dims& dims, int64_t correction, bool keepdim) const {
+  return mezzo::std(*this, dims, correction, keepdim);
+}
+Tensor Tensor::norm(double p, const Dims& dims, bool keepdim) const {
+  return mezzo::norm(*this, p, dims, keepdim);
+}
+Tensor Tensor::argmax(const Dims& dim, bool keepdim) const { return mezzo::argmax(*this, dim, keepdim); }
+Tensor Tensor::argmin(const Dims& dim, bool keepdim) const { return mezzo::argmin(*this, dim, keepdim); }
+Tensor Tensor::max() const { return mezzo::max(*this); }
+Tensor Tensor::min() const { return mezzo::min(*this); }
+ValuesAndIndices Tensor::max(int dim, bool keepdim) const { return mezzo::max(*this, dim, keepdim); }
+ValuesAndIndices Tensor::min(int dim, bool keepdim) const { return mezzo::min(*this, dim, keepdim); }
 Tensor Tensor::logsumexp(const Dims& dims, bool keepdim) const {
   return mezzo::logsumexp(*this, dims, keepdim);
 }
 Tensor Tensor::softmax(int dim) const { return mezzo::softmax(*this, dim); }
 Tensor Tensor::log_softmax(int dim) const { return mezzo::log_softmax(*this, dim); }
 Tensor Tensor::gather(int dim, const Tensor& index) const { return mezzo::gather(*this, dim, index); }
+Tensor Tensor::scatter(int dim, const Tensor& index, const Tensor& source) const {
+  return mezzo::scatter(*this, dim, index, source);
+}
 Tensor Tensor::scatter_add(int dim, const Tensor& index, const Tensor& source) const {
   return mezzo::scatter_add(*this, dim, index, source);
 }
@@ -168,5 +125,10 @@ Tensor Tensor::index_select(int dim, const Tensor& index) const {
   return mezzo::index_select(*this, dim, index);
 }
 Tensor Tensor::matmul(const Tensor& b) const { return mezzo::matmul(*this, b); }
+Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  return mezzo::addmm(*this, a, b, beta, alpha);
+}
+Tensor Tensor::nonzero() const { return mezzo::nonzero(*this); }
+Indexed Tensor::operator[](int64_t position) const { return Indexed(select(0, position)); }
 
 }  // namespace mezzo

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <optional>
 #include <string_view>
 
 #include "autograd/node.h"
+#include "tensor/index.h"
 #include "tensor/kernels.h"
-#include "tensor/tensor.h"
 
 namespace mezzo {
 
@@ -59,6 +60,32 @@ namespace ops {
 // --- compositions of the rows above
 /// x's elements under another shape: a view where strides allow it, else a copy.
 Tensor reshape(const Tensor& x, const Shape& shape);
+/// Elements start .. start + length of dimension dim, all of which must be there.
+Tensor narrow(const Tensor& x, int dim, int64_t start, int64_t length);
+/// x at one position of dimension dim, without that dimension.
+Tensor select(const Tensor& x, int dim, int64_t index);
+/// x with dimensions a and b exchanged.
+Tensor transpose(const Tensor& x, int a, int b);
+/// A matrix transposed; x itself if it has fewer dimensions.
+Tensor t(const Tensor& x);
+/// x without its dimensions of size 1, or without dimension dim if that has size 1.
+Tensor squeeze(const Tensor& x);
+Tensor squeeze(const Tensor& x, int dim);
+/// x with a new dimension of size 1 at dim.
+Tensor unsqueeze(const Tensor& x, int dim);
+/// Dimensions start to end (included) as one.
+Tensor flatten(const Tensor& x, int start = 0, int end = -1);
+/// x side by side with itself, repeats[d] times along dimension d; counts beyond x's dimensions lead.
+Tensor repeat(const Tensor& x, const Shape& repeats);
+/// Positions of the elements that are not 0, in row-major order: int64 [n, x.dim()]. Their number decides the
+/// shape, so the host waits for the values.
+Tensor nonzero(const Tensor& x);
+/// The largest (smallest) of all elements; equals share the gradient.
+Tensor max(const Tensor& x);
+Tensor min(const Tensor& x);
+/// The largest (smallest) along dim and where it stands; the first of equals, which gets the gradient.
+ValuesAndIndices max(const Tensor& x, int dim, bool keepdim = false);
+ValuesAndIndices min(const Tensor& x, int dim, bool keepdim = false);
 /// x within [low, high], either of which may be left out ({}). A number as bound: slope 0 at it; a tensor: x
 /// and the bound share the gradient where they are equal.
 Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high = {});

@@ -9,22 +9,13 @@ namespace mezzo::optim {
 
 namespace {
 
+/// Those that there are; one of no elements has no norm to add.
 std::vector<Tensor> gradients(const std::vector<Tensor>& parameters) {
   std::vector<Tensor> grads;
   for (const Tensor& parameter : parameters) {
-    if (parameter.grad().defined()) grads.push_back(parameter.grad());
+    if (parameter.grad().defined() && parameter.numel() > 0) grads.push_back(parameter.grad());
   }
   return grads;
-}
-
-/// (sum |x|^p)^(1/p), 0-d, added up in the compute type and rounded to x's.
-Tensor norm(const Tensor& x, double p) {
-  if (x.numel() == 0) return zeros({}, {.dtype = x.dtype(), .device = x.device()});
-  const Tensor wide = x.to(compute_type(x.dtype()));
-  if (std::isinf(p)) return wide.abs().amax().to(x.dtype());
-  if (p == 2) return wide.square().sum().sqrt().to(x.dtype());
-  if (p == 1) return wide.abs().sum().to(x.dtype());
-  return wide.abs().pow(p).sum().pow(1 / p).to(x.dtype());
 }
 
 }  // namespace
@@ -38,8 +29,8 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
   if (grads.empty()) return zeros({});
 
   std::vector<Tensor> norms;
-  for (const Tensor& grad : grads) norms.push_back(norm(grad, norm_type).to(grads[0].device()).unsqueeze(0));
-  const Tensor total = norm(cat(norms), norm_type);
+  for (const Tensor& grad : grads) norms.push_back(grad.norm(norm_type).to(grads[0].device()));
+  const Tensor total = stack(norms).norm(norm_type);
   if (error_if_nonfinite && !std::isfinite(total.item<double>())) {
     fail("clip_grad_norm_", text("the total norm is ", total.item<double>(), ", so nothing can be clipped"),
          {}, "error_if_nonfinite = false scales by it anyway");

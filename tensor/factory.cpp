@@ -2,20 +2,34 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tensor/random.h"
+#include "tensor/pointwise_traits.h"
+#include "tensor/random_values.h"
 #include "tensor/tensor_impl.h"
 
 namespace mezzo {
 
 namespace {
 
-Tensor make(const Shape& shape, const TensorOptions& options, DType default_dtype) {
-  const bool last = options.format == MemoryFormat::channels_last;
-  if (last && shape.dim() != 4) {
+Shape format_strides(const Shape& shape, MemoryFormat format) {
+  if (format == MemoryFormat::contiguous) return contiguous_strides(shape);
+  if (shape.dim() != 4)
     fail("empty", text("channels_last needs 4 dimensions but the shape is ", to_string(shape)));
-  }
-  const Shape strides = last ? channels_last_strides(shape) : contiguous_strides(shape);
-  return empty_strided(shape, strides, options.dtype.value_or(default_dtype), options.device);
+  return channels_last_strides(shape);
+}
+
+Tensor make(const Shape& shape, const TensorOptions& options, DType default_dtype) {
+  return empty_strided(shape, format_strides(shape, options.format), options.dtype.value_or(default_dtype),
+                       options.device);
+}
+
+Tensor filled_uniform(Tensor x) {
+  kernels(x.device()).uniform(x.view_of_memory(), default_generator().take(x.numel()), 0, 1);
+  return x;
+}
+
+Tensor filled_normal(Tensor x) {
+  kernels(x.device()).normal(x.view_of_memory(), default_generator().take(x.numel()), 0, 1);
+  return x;
 }
 
 /// Turns on gradients where the options ask for them: last, so that filling is no change of a leaf.
@@ -63,12 +77,6 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
   return finish(make(shape, options, float32), options);
 }
 
-Tensor empty_like(const Tensor& like) {
-  const bool keep = is_dense(like.shape(), like.strides());
-  return empty_strided(like.shape(), keep ? like.strides() : contiguous_strides(like.shape()), like.dtype(),
-                       like.device());
-}
-
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options) {
   const Tensor x = make(shape, options, default_dtype(value));
   kernels(x.device()).fill(x.view_of_memory(), value);
@@ -92,6 +100,33 @@ Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& option
   return finish(x, options);
 }
 
+Tensor linspace(double start, double end, int64_t steps, const TensorOptions& options) {
+  if (steps < 0) fail("linspace", text("steps = ", steps, " is negative"));
+  const Tensor x = make({steps}, options, float32);
+  const double step = (end - start) / static_cast<double>(std::max<int64_t>(1, steps - 1));
+  // From both ends to the middle, so that both are exact, as in PyTorch: the second half runs backwards.
+  View first = x.view_of_memory(), second = first;
+  first.shape[0] = (steps + 1) / 2;
+  second.shape[0] = steps / 2;
+  second.strides[0] = -1;
+  second.data = second.as<std::byte>() + (steps - 1) * static_cast<int64_t>(size_of(x.dtype()));
+  const Kernels& table = kernels(x.device());
+  table.arange(first, start, step);
+  if (steps > 1) table.arange(second, end, -step);
+  return finish(x, options);
+}
+
+Tensor eye(int64_t rows, const TensorOptions& options) { return eye(rows, rows, options); }
+
+Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options) {
+  const Tensor x = full({rows, columns}, 0.0, {.dtype = options.dtype, .device = options.device});
+  View diagonal = x.view_of_memory();
+  diagonal.shape = {std::min(rows, columns)};
+  diagonal.strides = {columns + 1};
+  kernels(x.device()).fill(diagonal, 1);
+  return finish(x, options);
+}
+
 Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& options) {
   if (static_cast<int64_t>(values.size()) != shape.numel()) {
     fail("tensor", text(values.size(), " values do not fill shape ", to_string(shape)));
@@ -108,15 +143,98 @@ Tensor tensor(std::initializer_list<double> values, const TensorOptions& options
 }
 
 Tensor rand(const Shape& shape, const TensorOptions& options) {
-  const Tensor x = make(shape, options, float32);
-  kernels(x.device()).uniform(x.view_of_memory(), default_generator().take(x.numel()), 0, 1);
-  return finish(x, options);
+  return finish(filled_uniform(make(shape, options, float32)), options);
 }
 
 Tensor randn(const Shape& shape, const TensorOptions& options) {
-  const Tensor x = make(shape, options, float32);
-  kernels(x.device()).normal(x.view_of_memory(), default_generator().take(x.numel()), 0, 1);
+  return finish(filled_normal(make(shape, options, float32)), options);
+}
+
+Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options) {
+  const double span = static_cast<double>(high) - static_cast<double>(low);
+  if (!(span >= 1 && span <= 0x1p53))
+    fail("randint", text("the range [", low, ", ", high, ") is empty, or too large"));
+  const Tensor x = make(shape, options, int64);
+  // A uniform number below 2^53 in float64 has a fraction to cut off; it cannot round up to the span.
+  const Tensor fractions = empty(shape, {.dtype = float64, .device = options.device}),
+               cut = empty_like(fractions, int64);
+  const Kernels& table = kernels(x.device());
+  table.uniform(fractions.view_of_memory(), default_generator().take(x.numel()), 0, span);
+  table.copy(cut.view_of_memory(), fractions.view_of_memory());
+  const std::array<View, 2> sum{cut.view_of_memory(), Tensor(low).to(x.device()).view_of_memory()};
+  table.pointwise[pointwise::index<pointwise::Add>].value(int64, x.view_of_memory(), sum);
   return finish(x, options);
+}
+
+Tensor randint(int64_t high, const Shape& shape, const TensorOptions& options) {
+  return randint(0, high, shape, options);
+}
+
+Tensor randperm(int64_t n, const TensorOptions& options) {
+  if (n < 0) fail("randperm", text("n = ", n, " is negative"));
+  const Tensor order = arange(n);
+  auto* values = order.data<int64_t>();
+  const PhiloxState state = default_generator().take(n);
+  for (int64_t i = n - 1; i > 0; --i) {  // Fisher and Yates
+    const auto draw = draws_of_block<double>(state, i / 2)[static_cast<size_t>(i % 2)];
+    // The high word of draw * (i + 1): a number in [0, i], as good as evenly for any n that fits in memory.
+    const auto other =
+        static_cast<int64_t>(static_cast<unsigned __int128>(draw) * static_cast<uint64_t>(i + 1) >> 64);
+    std::swap(values[i], values[other]);
+  }
+  const Tensor x = make({n}, options, int64);
+  kernels(x.device()).copy(x.view_of_memory(), order.view_of_memory());
+  return finish(x, options);
+}
+
+Tensor empty_like(const Tensor& like, std::optional<DType> dtype) {
+  const bool keep = is_dense(like.shape(), like.strides());
+  return empty_strided(like.shape(), keep ? like.strides() : contiguous_strides(like.shape()),
+                       dtype.value_or(like.dtype()), like.device());
+}
+
+Tensor full_like(const Tensor& like, Scalar value, std::optional<DType> dtype) {
+  const Tensor x = empty_like(like, dtype);
+  kernels(x.device()).fill(x.view_of_memory(), value);
+  return x;
+}
+
+Tensor zeros_like(const Tensor& like, std::optional<DType> dtype) { return full_like(like, 0, dtype); }
+Tensor ones_like(const Tensor& like, std::optional<DType> dtype) { return full_like(like, 1, dtype); }
+Tensor rand_like(const Tensor& like, std::optional<DType> dtype) {
+  return filled_uniform(empty_like(like, dtype));
+}
+Tensor randn_like(const Tensor& like, std::optional<DType> dtype) {
+  return filled_normal(empty_like(like, dtype));
+}
+
+Tensor from_blob(const Blob& memory, const Shape& shape, const TensorOptions& options) {
+  return from_blob(memory, shape, format_strides(shape, options.format), options);
+}
+
+Tensor from_blob(const Blob& memory, const Shape& shape, const Shape& strides, const TensorOptions& options) {
+  const DType dtype = options.dtype.value_or(float32);
+  checked_bytes("from_blob", shape, dtype);
+  if (strides.dim() != shape.dim())
+    fail("from_blob", text("strides ", to_string(strides), " do not belong to shape ", to_string(shape)));
+  int64_t last = 0;  // position of the last element
+  for (int d = 0; d < shape.dim(); ++d) {
+    int64_t reach = 0;
+    if (strides[d] < 0 || __builtin_mul_overflow(strides[d], std::max<int64_t>(shape[d] - 1, 0), &reach) ||
+        __builtin_add_overflow(last, reach, &last)) {
+      fail("from_blob", text("strides ", to_string(strides), " are negative or too large"));
+    }
+  }
+  const auto held = memory.bytes / size_of(dtype);
+  if (shape.numel() > 0 && (!memory.data || static_cast<uint64_t>(last) >= held)) {
+    fail("from_blob",
+         text("shape ", to_string(shape), " with strides ", to_string(strides), " needs ", last + 1,
+              " elements of ", name_of(dtype), ", but the memory holds ", memory.data ? held : 0));
+  }
+  if (reinterpret_cast<uintptr_t>(memory.data) % size_of(dtype) != 0)
+    fail("from_blob", text("the memory is not aligned for ", name_of(dtype)));
+  auto storage = std::make_shared<Storage>(memory.data, memory.bytes, options.device, memory.owner);
+  return finish(make_view(std::move(storage), 0, shape, strides, dtype), options);
 }
 
 }  // namespace mezzo

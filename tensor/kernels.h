@@ -35,11 +35,11 @@ struct View {
   }
 };
 
-/// Reductions of `in` over every dimension where `out` has size 1 and `in` has not. argmax writes int64
-/// positions along the one reduced dimension, the first of equals. mean divides before it rounds to out's
-/// dtype.
-enum class Reduction : uint8_t { sum, mean, amax, amin, any, all, argmax };
-inline constexpr int kReductions = 7;
+/// Reductions of `in` over every dimension where `out` has size 1 and `in` has not. argmax and argmin
+/// write int64 positions along the one reduced dimension, the first of equals. mean divides before it rounds
+/// to out's dtype.
+enum class Reduction : uint8_t { sum, mean, amax, amin, any, all, argmax, argmin };
+inline constexpr int kReductions = 8;
 
 /// Stride, padding, dilation as {height, width}.
 struct ConvGeometry {
@@ -106,6 +106,9 @@ struct Kernels {
   /// out[.., i, ..] = in[.., index[.., i, ..], ..], both of one dtype. index is int64 and has out's shape; in
   /// may be longer in the other dimensions than dim.
   void (*gather)(const View& out, const View& in, const View& index, int dim) = nullptr;
+  /// out[.., index[.., i, ..], ..] = source[.., i, ..], in order of i; both of one dtype. out may be longer
+  /// in the other dimensions.
+  void (*scatter)(const View& out, const View& index, const View& source, int dim) = nullptr;
   /// out[.., index[.., i, ..], ..] += source[.., i, ..], in order of i. out has the compute type of source's
   /// dtype, and may be longer in the other dimensions.
   void (*scatter_add)(const View& out, const View& index, const View& source, int dim) = nullptr;

@@ -139,7 +139,12 @@ void release(void* data, size_t bytes, const Device& device) noexcept { cache(de
 Storage::Storage(size_t bytes, const Device& device)
     : data_(memory::allocate(bytes, device)), bytes_(bytes), device_(device) {}
 
-Storage::~Storage() { memory::release(data_, bytes_, device_); }
+Storage::Storage(void* data, size_t bytes, const Device& device, std::shared_ptr<const void> owner)
+    : data_(data), bytes_(bytes), device_(device), borrowed_(true), owner_(std::move(owner)) {}
+
+Storage::~Storage() {
+  if (!borrowed_) memory::release(data_, bytes_, device_);
+}
 
 MemoryStats memory_stats(const Device& device) { return cache(device).stats(); }
 void reset_peak_memory(const Device& device) { cache(device).reset_peak(); }

@@ -16,6 +16,9 @@ class Storage {
   /// Allocates from the device's cache. Throws Error, with the bytes asked for and held, if there is no
   /// memory.
   Storage(size_t bytes, const Device& device);
+  /// Memory of somebody else, which `owner` keeps alive; it may be empty for memory that outlives the
+  /// tensors.
+  Storage(void* data, size_t bytes, const Device& device, std::shared_ptr<const void> owner);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -37,6 +40,8 @@ class Storage {
   void* data_;
   size_t bytes_;
   Device device_;
+  bool borrowed_ = false;
+  std::shared_ptr<const void> owner_;  ///< of borrowed memory
   std::atomic<uint32_t> version_{0}, rebases_{0};
 };
 

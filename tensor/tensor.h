@@ -19,9 +19,12 @@
 
 namespace mezzo {
 
+class Indexed;
 class Node;
 class Tensor;
 struct TensorImpl;
+struct TensorIndex;
+struct ValuesAndIndices;
 struct View;
 
 /// Order of a 4-d tensor's memory: row-major N, C, H, W, or N, H, W, C. A property of strides, not a type.
@@ -52,6 +55,12 @@ class Tensor {
   Tensor(T number) : Tensor(Scalar(number)) {}
   Tensor(Scalar number);
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) = default;
+  // Of variables alone: `f(x) = y` would change a handle that nobody holds. x[0] = y writes elements:
+  // tensor/index.h.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & = default;
 
   // --- what it is
   bool defined() const { return impl_ != nullptr; }
@@ -102,6 +111,11 @@ class Tensor {
   Tensor& copy_(const Tensor& from);
   Tensor& fill_(Scalar value);
   Tensor& zero_() { return fill_(0); }
+  /// Writes `value`, broadcast, to what index({...}) would give. `accumulate` adds it instead, once for every
+  /// time that a position occurs.
+  Tensor& index_put_(const std::vector<TensorIndex>& indices, const Tensor& value, bool accumulate = false);
+  Tensor& scatter_(int dim, const Tensor& index, const Tensor& source);
+  Tensor& scatter_add_(int dim, const Tensor& index, const Tensor& source);
   Tensor& uniform_(double low = 0, double high = 1);
   Tensor& normal_(double mean = 0, double std = 1);
   Tensor& add_(const Tensor& b);
@@ -135,6 +149,8 @@ class Tensor {
   Tensor to(DType dtype) const;
   Tensor to(const Device& device) const;
   Tensor to(MemoryFormat format) const;
+  Tensor half() const;  ///< to(float16); float() and double() would be keywords: to(float32), to(float64)
+  Tensor bfloat16() const;
   Tensor clone() const;
   Tensor contiguous(MemoryFormat format = contiguous_format) const;
 
@@ -145,16 +161,21 @@ class Tensor {
   Tensor transpose(int a, int b) const;
   Tensor t() const;
   Tensor expand(const Shape& shape) const;
+  Tensor squeeze() const;
   Tensor squeeze(int dim) const;
   Tensor unsqueeze(int dim) const;
   Tensor flatten(int start = 0, int end = -1) const;
+  Tensor slice(int dim, int64_t start = 0, int64_t end = INT64_MAX, int64_t step = 1) const;
   Tensor narrow(int dim, int64_t start, int64_t length) const;
   Tensor select(int dim, int64_t index) const;
   Tensor repeat(const Shape& repeats) const;
-  Tensor operator[](int64_t index) const { return select(0, index); }
 
-  // --- in the table: elements by position
+  // --- in the table: elements by position; tensor/index.h says what indices there are
+  Indexed operator[](int64_t position) const;
+  Indexed index(const std::vector<TensorIndex>& indices) const;
+  Tensor nonzero() const;
   Tensor gather(int dim, const Tensor& index) const;
+  Tensor scatter(int dim, const Tensor& index, const Tensor& source) const;
   Tensor scatter_add(int dim, const Tensor& index, const Tensor& source) const;
   Tensor index_select(int dim, const Tensor& index) const;
 
@@ -216,11 +237,21 @@ class Tensor {
   Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
   Tensor any(const Dims& dims = {}, bool keepdim = false) const;
   Tensor all(const Dims& dims = {}, bool keepdim = false) const;
-  Tensor argmax(int dim, bool keepdim = false) const;
+  Tensor prod(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor var(const Dims& dims = {}, int64_t correction = 1, bool keepdim = false) const;
+  Tensor std(const Dims& dims = {}, int64_t correction = 1, bool keepdim = false) const;
+  Tensor norm(double p = 2, const Dims& dims = {}, bool keepdim = false) const;
+  Tensor argmax(const Dims& dim = {}, bool keepdim = false) const;
+  Tensor argmin(const Dims& dim = {}, bool keepdim = false) const;
+  Tensor max() const;
+  Tensor min() const;
+  ValuesAndIndices max(int dim, bool keepdim = false) const;
+  ValuesAndIndices min(int dim, bool keepdim = false) const;
   Tensor logsumexp(const Dims& dims, bool keepdim = false) const;
   Tensor softmax(int dim) const;
   Tensor log_softmax(int dim) const;
   Tensor matmul(const Tensor& b) const;
+  Tensor addmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
 
   // --- for kernels and the engine
   TensorImpl* impl() const { return impl_.get(); }
@@ -235,6 +266,11 @@ class Tensor {
   std::shared_ptr<TensorImpl> impl_;
 };
 
+/// What an op finds along a dimension, and at which positions.
+struct ValuesAndIndices {
+  Tensor values, indices;
+};
+
 // --- making tensors; all throw Error for a negative size or a size that overflows
 Tensor empty(const Shape& shape, const TensorOptions& options = {});
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});  ///< dtype from the value
@@ -243,6 +279,11 @@ Tensor ones(const Shape& shape, const TensorOptions& options = {});
 /// start, start + step, ... below `end`; int64 if all three are integers, else float32.
 Tensor arange(Scalar end, const TensorOptions& options = {});
 Tensor arange(Scalar start, Scalar end, Scalar step = 1, const TensorOptions& options = {});
+/// `steps` values from start to end, both included, evenly apart; float32.
+Tensor linspace(double start, double end, int64_t steps, const TensorOptions& options = {});
+/// [rows, columns] with ones where row and column are equal, else zeros. One number stands for both.
+Tensor eye(int64_t rows, const TensorOptions& options = {});
+Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options = {});
 /// Row-major values, converted to the dtype of the options (default float32; integers: int64).
 Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& options = {});
 Tensor tensor(std::initializer_list<double> values, const TensorOptions& options = {});
@@ -250,8 +291,32 @@ Tensor tensor(std::initializer_list<double> values, const TensorOptions& options
 Tensor rand(const Shape& shape, const TensorOptions& options = {});
 /// Normal with mean 0 and variance 1.
 Tensor randn(const Shape& shape, const TensorOptions& options = {});
-/// Not initialised, with the shape, dtype, device and dense layout of `like`.
-Tensor empty_like(const Tensor& like);
+/// Integers of equal probability in [low, high); int64.
+Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options = {});
+Tensor randint(int64_t high, const Shape& shape, const TensorOptions& options = {});
+/// 0, 1, ..., n - 1 in random order; int64.
+Tensor randperm(int64_t n, const TensorOptions& options = {});
+/// With the shape, device, dense layout and, if none is given, dtype of `like`; empty_like is not
+/// initialised.
+Tensor empty_like(const Tensor& like, std::optional<DType> dtype = std::nullopt);
+Tensor zeros_like(const Tensor& like, std::optional<DType> dtype = std::nullopt);
+Tensor ones_like(const Tensor& like, std::optional<DType> dtype = std::nullopt);
+Tensor full_like(const Tensor& like, Scalar value, std::optional<DType> dtype = std::nullopt);
+Tensor rand_like(const Tensor& like, std::optional<DType> dtype = std::nullopt);
+Tensor randn_like(const Tensor& like, std::optional<DType> dtype = std::nullopt);
+
+/// Memory that somebody else owns.
+struct Blob {
+  void* data;
+  size_t bytes;
+  std::shared_ptr<const void> owner{};  ///< kept as long as a tensor uses the memory
+};
+/// A tensor over such memory, without a copy; dtype float32 unless options say another. `strides` (in
+/// elements; none: row-major) must stay inside it. Throws Error if they do not, or if the memory is not
+/// aligned for the dtype.
+Tensor from_blob(const Blob& memory, const Shape& shape, const TensorOptions& options = {});
+Tensor from_blob(const Blob& memory, const Shape& shape, const Shape& strides,
+                 const TensorOptions& options = {});
 
 /// Values as PyTorch prints them: 4 digits, columns aligned, the middle of large tensors left out; then what
 /// is not the default: dtype, device, requires_grad or grad_fn.

@@ -54,11 +54,13 @@ struct Cat {
 struct Embed {
   static constexpr OpId id = OpId::embed;
   int dim;
-  int64_t start, size;
+  int64_t start, size, step;
 
+  /// One past the last position that is filled.
+  int64_t end(int64_t length) const { return length > 0 ? start + (length - 1) * step + 1 : start; }
   void check(Inputs in) const {
     const int d = wrap_dim("embed", dim, in[0]);
-    if (in[0].dim() == 0 || start < 0 || start > size - in[0].shape()[d]) {
+    if (in[0].dim() == 0 || start < 0 || step < 1 || end(in[0].shape()[d]) > size) {
       fail("embed", text("the input does not fit at ", start, " in size ", size, " of dimension ", dim),
            {{"input", in[0]}});
     }
@@ -69,12 +71,13 @@ struct Embed {
     Shape shape = x.shape();
     shape[d] = size;
     const Tensor out = zeros(shape, {.dtype = x.dtype(), .device = x.device(), .format = format_of(x)});
-    kernels(x.device()).copy(narrow(out, d, start, x.shape()[d]).view_of_memory(), x.view_of_memory());
+    kernels(x.device())
+        .copy(slice(out, d, start, end(x.shape()[d]), step).view_of_memory(), x.view_of_memory());
     return out;
   }
   Tensors backward(Node& node, Inputs g) const {
     const Shape inner = node.input_info(0).shape;
-    return {narrow(g[0], dim, start, inner[dim < 0 ? dim + inner.dim() : dim])};
+    return {slice(g[0], dim, start, end(inner[dim < 0 ? dim + inner.dim() : dim]), step)};
   }
 };
 
@@ -87,8 +90,8 @@ Tensor cat(Inputs tensors, int dim) {
   return call(ops::Cat{dim, sizes}, tensors);
 }
 
-Tensor embed(const Tensor& x, int dim, int64_t start, int64_t size) {
-  return call(ops::Embed{dim, start, size}, x);
+Tensor embed(const Tensor& x, int dim, int64_t start, int64_t size, int64_t step) {
+  return call(ops::Embed{dim, start, size, step}, x);
 }
 
 Tensor stack(Inputs tensors, int dim) {
@@ -117,10 +120,11 @@ std::vector<Sample> samples<OpId::cat>() {
 
 template <>
 std::vector<Sample> samples<OpId::embed>() {
-  const auto at = [](int dim, int64_t start, int64_t size) {
-    return [=](Inputs in) { return Tensors{embed(in[0], dim, start, size)}; };
+  const auto at = [](int dim, int64_t start, int64_t size, int64_t step = 1) {
+    return [=](Inputs in) { return Tensors{embed(in[0], dim, start, size, step)}; };
   };
   return {{"middle", {uniform_sample({3, 2})}, at(0, 1, 6)},
+          {"every second", {uniform_sample({2, 3})}, at(1, 0, 6, 2)},
           {"last of 4-d", {uniform_sample({2, 3, 2, 2})}, at(-1, 0, 3)},
           {"nothing", {uniform_sample({0, 2})}, at(0, 1, 3)}};
 }

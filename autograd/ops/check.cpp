@@ -22,11 +22,12 @@ void check_floating(std::string_view op, std::initializer_list<Operand> operands
 }
 
 void check_range(std::string_view op, std::string_view what, const Tensor& positions, int64_t size,
-                 std::initializer_list<Operand> operands) {
+                 std::initializer_list<Operand> operands, int64_t low) {
   if (positions.numel() == 0) return;
   for (const Tensor& extreme : {amin(positions), amax(positions)}) {
     const auto value = extreme.item<int64_t>();
-    if (value < 0 || value >= size) fail(op, text(what, " ", value, " is outside [0, ", size, ")"), operands);
+    if (value < low || value >= size)
+      fail(op, text(what, " ", value, " is outside [", low, ", ", size, ")"), operands);
   }
 }
 

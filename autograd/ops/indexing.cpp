@@ -1,6 +1,7 @@
-// Elements at the positions that an integer tensor says: gather, scatter_add, index_select.
+// Elements at the positions that an integer tensor says: gather, scatter, scatter_add, index_select.
 #include "autograd/call.h"
 #include "autograd/ops/check.h"
+#include "autograd/ops/inplace.h"
 #include "autograd/samples.h"
 #include "tensor/tensor_impl.h"
 
@@ -52,6 +53,20 @@ Tensor run_gather(const Tensor& x, int d, const Tensor& index) {
   return out;
 }
 
+void check_scatter(std::string_view op, Inputs in, int dim) {
+  check_same_dtype(op, {{"input", in[0]}, {"source", in[2]}});
+  if (in[1].shape() != in[2].shape())
+    fail(op, "index and source must have one shape", {{"index", in[1]}, {"source", in[2]}});
+  check_beside(op, in[0], dim, in[1]);
+}
+
+/// Runs the kernel of scatter or scatter_add on `out`.
+void run_scatter(void (*kernel)(const View&, const View&, const View&, int), const Tensor& out, int dim,
+                 const Tensor& index, const Tensor& source) {
+  kernel(at_least_1d(out).view_of_memory(), at_least_1d(index.to(int64)).view_of_memory(),
+         at_least_1d(source).view_of_memory(), wrap_dim("scatter_add", dim, out));
+}
+
 /// zeros of `shape` with g added at index: a single fill, as the zeros are one element repeated.
 Tensor scattered(const Tensor& g, const Shape& shape, int dim, const Tensor& index) {
   const Tensor zero = zeros({}, {.dtype = g.dtype(), .device = g.device()});
@@ -98,24 +113,38 @@ struct ScatterAdd {
   static constexpr OpId id = OpId::scatter_add;
   int dim;
 
-  void check(Inputs in) const {
-    check_same_dtype("scatter_add", {{"input", in[0]}, {"source", in[2]}});
-    if (in[1].shape() != in[2].shape())
-      fail("scatter_add", "index and source must have one shape", {{"index", in[1]}, {"source", in[2]}});
-    check_beside("scatter_add", in[0], dim, in[1]);
-  }
+  void check(Inputs in) const { check_scatter("scatter_add", in, dim); }
   Tensor forward(Inputs in, Saver& save) const {
     const Tensor &x = in[0], &source = in[2];
     save(in[1]);
     const DType dtype = compute_type(x.dtype());
     const Tensor sums = dtype == x.dtype() ? x.clone() : x.to(dtype);
-    kernels(x.device())
-        .scatter_add(at_least_1d(sums).view_of_memory(), at_least_1d(in[1].to(int64)).view_of_memory(),
-                     at_least_1d(source).view_of_memory(), wrap_dim("scatter_add", dim, x));
+    run_scatter(kernels(x.device()).scatter_add, sums, dim, in[1], source);
     return sums.to(x.dtype());
   }
   Tensors backward(Node& node, Inputs g) const {
     return {g[0], {}, node.needs(2) ? gather(g[0], dim, node.saved(0)) : Tensor()};
+  }
+};
+
+struct Scatter {
+  static constexpr OpId id = OpId::scatter;
+  int dim;
+
+  void check(Inputs in) const { check_scatter("scatter", in, dim); }
+  Tensor forward(Inputs in, Saver& save) const {
+    save(in[1]);
+    const Tensor out = in[0].clone();
+    run_scatter(kernels(out.device()).scatter, out, dim, in[1], in[2]);
+    return out;
+  }
+  /// As in PyTorch, right where no place was written twice: all that were written there get the gradient.
+  Tensors backward(Node& node, Inputs g) const {
+    const Tensor index = node.saved(0);
+    const Tensor zero = zeros({}, {.dtype = g[0].dtype(), .device = g[0].device()});
+    return {node.needs(0) ? scatter(g[0], dim, index, zero.expand(index.shape())) : Tensor(),
+            {},
+            node.needs(2) ? gather(g[0], dim, index) : Tensor()};
   }
 };
 
@@ -125,8 +154,27 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index) { return call(ops::
 Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
   return call(ops::IndexSelect{dim}, x, index);
 }
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
+  return call(ops::Scatter{dim}, x, index, source);
+}
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
   return call(ops::ScatterAdd{dim}, x, index, source);
+}
+
+Tensor& Tensor::scatter_(int dim, const Tensor& index, const Tensor& source) {
+  const std::array<Tensor, 3> in{*this, index, source};
+  if (wants_record(in)) return copy_(scatter(dim, index, source));
+  ops::check_writable("scatter_", *this, false);
+  check_inputs("scatter_", in);
+  ops::check_scatter("scatter_", in, dim);
+  ops::run_scatter(kernels(device()).scatter, *this, dim, ops::apart_from(*this, index),
+                   ops::apart_from(*this, source));
+  bump_version();
+  return *this;
+}
+
+Tensor& Tensor::scatter_add_(int dim, const Tensor& index, const Tensor& source) {
+  return copy_(scatter_add(dim, index, source));
 }
 
 namespace {
@@ -163,6 +211,25 @@ std::vector<Sample> samples<OpId::index_select>() {
           {"last", {uniform_sample({2, 3, 6}), position_sample({4})}, along(-1)},
           {"0-d index", {uniform_sample({6, 3}), position_sample({})}, along(0)},
           {"nothing", {uniform_sample({6, 3}), position_sample({0})}, along(0)}};
+}
+
+template <>
+std::vector<Sample> samples<OpId::scatter>() {
+  // Each place once, so that a difference in a source is seen.
+  const auto along = [](int dim) {
+    return [=](Inputs in) { return Tensors{scatter(in[0], dim, in[1], in[2])}; };
+  };
+  const auto distinct = [](const Shape& shape) {
+    return tensor({4, 0, 5, 1}, {4}, {.dtype = int64}).reshape(shape);
+  };
+  return {{"last", {uniform_sample({3, 6}), distinct({1, 4}), uniform_sample({1, 4})}, along(-1)},
+          {"channels",
+           {uniform_sample({2, 6, 4, 5}), distinct({1, 4, 1, 1}), uniform_sample({1, 4, 1, 1})},
+           along(1)},
+          {"0-d",
+           {uniform_sample({}), uniform_sample({})},
+           [](Inputs in) { return Tensors{scatter(in[0], 0, origin(in[0]), in[1])}; }},
+          {"nothing", {uniform_sample({6, 3}), position_sample({0, 3}), uniform_sample({0, 3})}, along(0)}};
 }
 
 template <>

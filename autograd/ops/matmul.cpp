@@ -1,6 +1,8 @@
-// Matrix products: matmul, linear. B: batch dimensions, M x K times K x N.
-#include "autograd/call.h"
+// Matrix products: matmul, addmm, linear. B: batch dimensions, M x K times K x N.
+#include <cmath>
+
 #include "autograd/ops/check.h"
+#include "autograd/ops/composed.h"
 #include "autograd/ops/pointwise_op.h"
 #include "autograd/samples.h"
 #include "tensor/tensor_impl.h"
@@ -100,6 +102,36 @@ struct MatMul {
   }
 };
 
+struct AddMM : Composed<AddMM> {
+  static constexpr OpId id = OpId::addmm;
+  double beta, alpha;
+
+  AddMM(double beta, double alpha) : beta(beta), alpha(alpha) {}
+
+  void check(Inputs in) const {
+    const Tensor &c = in[0], &a = in[1], &b = in[2];
+    check_same_dtype("addmm", {{"c", c}, {"a", a}, {"b", b}});
+    if (a.dim() != 2 || b.dim() != 2 || a.size(1) != b.size(0)) {
+      fail("addmm", "a must be [M, K] and b [K, N]", {{"a", a}, {"b", b}});
+    }
+    const Shape product{a.size(0), b.size(1)};
+    Shape joint;
+    if (!broadcast(c.shape(), product, joint) || joint != product)
+      fail("addmm", text("c does not broadcast to ", to_string(product)), {{"c", c}, {"a", a}, {"b", b}});
+    if (!is_floating(a.dtype()) && (std::floor(alpha) != alpha || std::floor(beta) != beta))
+      fail("addmm", text("integers need whole factors, not ", beta, " and ", alpha), {{"a", a}});
+  }
+  /// c takes no part if beta is 0, not even a NaN of it, as in PyTorch.
+  Tensor compose(Inputs in) const {
+    const Tensor product = scaled(matmul(in[1], in[2]), alpha);
+    return beta == 0 ? product : add(product, scaled(in[0], beta));
+  }
+  static Tensor scaled(const Tensor& x, double factor) {
+    if (factor == 1) return x;
+    return is_floating(x.dtype()) ? mul(x, factor) : mul(x, static_cast<int64_t>(factor));
+  }
+};
+
 struct Linear {
   static constexpr OpId id = OpId::linear;
 
@@ -147,6 +179,9 @@ struct Linear {
 }  // namespace ops
 
 Tensor matmul(const Tensor& a, const Tensor& b) { return call(ops::MatMul{}, a, b); }
+Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  return call(ops::AddMM(beta, alpha), c, a, b);
+}
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return call(ops::Linear{}, x, weight, bias);
 }
@@ -163,6 +198,21 @@ std::vector<Sample> samples<OpId::matmul>() {
           {"vector times batch", {uniform_sample({3}), uniform_sample({2, 3, 4})}, run},
           {"nothing inside", {uniform_sample({2, 0}), uniform_sample({0, 3})}, run},
           {"no rows", {uniform_sample({0, 3}), uniform_sample({3, 2})}, run}};
+}
+
+template <>
+std::vector<Sample> samples<OpId::addmm>() {
+  const auto with = [](double beta, double alpha) {
+    return [=](Inputs in) { return Tensors{addmm(in[0], in[1], in[2], beta, alpha)}; };
+  };
+  return {
+      {"matrix", {uniform_sample({3, 5}), uniform_sample({3, 4}), uniform_sample({4, 5})}, with(1, 1)},
+      {"row, factors", {uniform_sample({5}), uniform_sample({3, 4}), uniform_sample({4, 5})}, with(-3, 2)},
+      {"0-d", {uniform_sample({}), uniform_sample({3, 4}), uniform_sample({4, 5})}, with(1, 1)},
+      {"nothing inside",
+       {uniform_sample({2, 3}), uniform_sample({2, 0}), uniform_sample({0, 3})},
+       with(1, 1)},
+      {"no rows", {uniform_sample({2}), uniform_sample({0, 3}), uniform_sample({3, 2})}, with(1, 1)}};
 }
 
 template <>

@@ -1,4 +1,5 @@
-// Reductions: sum, mean, amax, amin, any, all, argmax.
+// Reductions with a kernel each: sum, mean, amax, amin, any, all, argmax, argmin.
+#include "autograd/ops/reduce.h"
 #include "autograd/call.h"
 #include "autograd/samples.h"
 #include "tensor/tensor_impl.h"
@@ -7,20 +8,34 @@ namespace mezzo {
 
 namespace ops {
 
-namespace {
-
-/// x's shape with size 1 along the dims that go (none given: all). Throws Error for a dim that is named
-/// twice.
-Shape kept_shape(std::string_view op, const Tensor& x, const Dims& dims) {
-  if (dims.empty()) return Shape::filled(x.dim(), 1);
-  Shape shape = x.shape(), seen = Shape::filled(Shape::max_dims, 0);
+void check_dims(std::string_view op, const Tensor& x, const Dims& dims) {
+  Shape seen = Shape::filled(Shape::max_dims, 0);
   for (int64_t dim : dims) {
-    const int d = wrap_dim(op, dim, x);
-    if (seen[d]++) fail(op, text("dimension ", dim, " is named twice"), {{"input", x}});
-    if (x.dim() > 0) shape[d] = 1;
+    if (seen[wrap_dim(op, dim, x)]++) fail(op, text("dimension ", dim, " is named twice"), {{"input", x}});
   }
-  return shape;
 }
+
+std::vector<bool> reduced_dims(const Shape& shape, const Dims& dims) {
+  std::vector<bool> reduced(static_cast<size_t>(shape.dim()), dims.empty());
+  for (int64_t dim : dims) {
+    if (shape.dim() > 0) reduced[static_cast<size_t>(dim < 0 ? dim + shape.dim() : dim)] = true;
+  }
+  return reduced;
+}
+
+Shape reduced_shape(const Shape& shape, const Dims& dims, bool keepdim) {
+  const std::vector<bool> reduced = reduced_dims(shape, dims);
+  Shape result;
+  for (int d = 0; d < shape.dim(); ++d) {
+    if (!reduced[static_cast<size_t>(d)])
+      result.push_back(shape[d]);
+    else if (keepdim)
+      result.push_back(1);
+  }
+  return result;
+}
+
+namespace {
 
 /// The parts of a reduction that do not depend on which.
 struct Reduce {
@@ -29,24 +44,13 @@ struct Reduce {
 
   /// The kernel's output, without the dims that go.
   Tensor run(std::string_view op, const Tensor& x, Reduction reduction, DType dtype) const {
-    const Shape kept = kept_shape(op, x, dims);
-    const Tensor out = empty(kept, {.dtype = dtype, .device = x.device()});
+    check_dims(op, x, dims);
+    const Tensor out = empty(kept(x.shape()), {.dtype = dtype, .device = x.device()});
     kernels(x.device()).reduce[static_cast<size_t>(reduction)](out.view_of_memory(), x.view_of_memory());
-    return keepdim ? out : out.view(final_shape(x, kept));
+    return keepdim ? out : out.view(reduced_shape(x.shape(), dims, false));
   }
-  Shape final_shape(const Tensor& x, const Shape& kept) const {
-    Shape shape = kept;
-    for (int d = x.dim() - 1; d >= 0; --d) {
-      bool goes = dims.empty();
-      for (int64_t dim : dims) goes |= (dim < 0 ? dim + x.dim() : dim) == d;
-      if (goes) shape.erase(d);
-    }
-    return shape;
-  }
-  /// g, of the output's shape, with the dims that went back as size 1.
-  Tensor with_kept_dims(std::string_view op, const Tensor& g, const Tensor& x) const {
-    return reshape(g, kept_shape(op, x, dims));
-  }
+  /// Where the dims that go have size 1.
+  Shape kept(const Shape& whole) const { return reduced_shape(whole, dims, true); }
 };
 
 /// amax and amin: the gradient goes to the elements that equal the result, in equal parts.
@@ -55,7 +59,8 @@ struct Extreme : Reduce {
   static constexpr OpId id = row;
 
   void check(Inputs in) const {
-    if (in[0].numel() == 0 && kept_shape(info(id).name, in[0], dims).numel() != 0) {
+    check_dims(info(id).name, in[0], dims);
+    if (in[0].numel() == 0 && kept(in[0].shape()).numel() != 0) {
       fail(info(id).name, "there is no largest or smallest of nothing", {{"input", in[0]}});
     }
   }
@@ -67,8 +72,8 @@ struct Extreme : Reduce {
   }
   Tensors backward(Node& node, Inputs g) const {
     const Tensor x = node.saved(0);
-    const Tensor is_result = eq(x, with_kept_dims(info(id).name, node.saved(1), x)).to(g[0].dtype());
-    const Tensor share = div(with_kept_dims(info(id).name, g[0], x), is_result.sum(dims, true));
+    const Tensor is_result = eq(x, reshape(node.saved(1), kept(x.shape()))).to(g[0].dtype());
+    const Tensor share = div(reshape(g[0], kept(x.shape())), is_result.sum(dims, true));
     return {mul(share, is_result)};
   }
 };
@@ -90,13 +95,6 @@ struct Sum : Reduce {
   Tensors backward(Node& node, Inputs g) const {
     const Shape whole = node.input_info(0).shape;
     return {expand(reshape(g[0], kept(whole)), whole)};
-  }
-  Shape kept(const Shape& whole) const {
-    Shape shape = dims.empty() ? Shape::filled(whole.dim(), 1) : whole;
-    for (int64_t dim : dims) {
-      if (whole.dim() > 0) shape[static_cast<int>(dim < 0 ? dim + whole.dim() : dim)] = 1;
-    }
-    return shape;
   }
 };
 
@@ -125,17 +123,22 @@ struct Amin : Extreme<OpId::amin, Reduction::amin> {};
 struct Any : Test<OpId::any, Reduction::any> {};
 struct All : Test<OpId::all, Reduction::all> {};
 
-struct Argmax : Reduce {
-  static constexpr OpId id = OpId::argmax;
+/// argmax and argmin, along one dimension.
+template <OpId row, Reduction reduction>
+struct Position : Reduce {
+  static constexpr OpId id = row;
 
   void check(Inputs in) const {
-    const int d = wrap_dim("argmax", dims[0], in[0]);
+    const int d = wrap_dim(info(id).name, dims[0], in[0]);
     if (in[0].dim() > 0 && in[0].size(d) == 0) {
-      fail("argmax", "there is no largest of nothing", {{"input", in[0]}});
+      fail(info(id).name, "there is no largest or smallest of nothing", {{"input", in[0]}});
     }
   }
-  Tensor forward(Inputs in, Saver&) const { return run("argmax", in[0], Reduction::argmax, int64); }
+  Tensor forward(Inputs in, Saver&) const { return run(info(id).name, in[0], reduction, int64); }
 };
+
+struct Argmax : Position<OpId::argmax, Reduction::argmax> {};
+struct Argmin : Position<OpId::argmin, Reduction::argmin> {};
 
 }  // namespace ops
 
@@ -145,7 +148,40 @@ Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) { return call(ops::
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return call(ops::Amin{{{dims, keepdim}}}, x); }
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return call(ops::Any{{{dims, keepdim}}}, x); }
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return call(ops::All{{{dims, keepdim}}}, x); }
-Tensor argmax(const Tensor& x, int dim, bool keepdim) { return call(ops::Argmax{{dim, keepdim}}, x); }
+
+namespace {
+
+/// Along one dimension, or in all of x as a list.
+template <class Op>
+Tensor position(const Tensor& x, const Dims& dim, bool keepdim) {
+  const std::string_view op = info(Op::id).name;
+  if (dim.dim() > 1) fail(op, "goes along one dimension", {{"input", x}});
+  if (!dim.empty()) return call(Op{{{dim, keepdim}}}, x);
+  const Tensor found = call(Op{{{0, false}}}, x.flatten());
+  return keepdim ? found.view(Shape::filled(x.dim(), 1)) : found;
+}
+
+ValuesAndIndices values_at(const Tensor& x, int dim, const Tensor& kept, bool keepdim) {
+  const Tensor values = gather(x, dim, kept);
+  return keepdim ? ValuesAndIndices{values, kept} : ValuesAndIndices{values.squeeze(dim), kept.squeeze(dim)};
+}
+
+}  // namespace
+
+Tensor argmax(const Tensor& x, const Dims& dim, bool keepdim) {
+  return position<ops::Argmax>(x, dim, keepdim);
+}
+Tensor argmin(const Tensor& x, const Dims& dim, bool keepdim) {
+  return position<ops::Argmin>(x, dim, keepdim);
+}
+Tensor max(const Tensor& x) { return amax(x); }
+Tensor min(const Tensor& x) { return amin(x); }
+ValuesAndIndices max(const Tensor& x, int dim, bool keepdim) {
+  return values_at(x, dim, argmax(x, dim, true), keepdim);
+}
+ValuesAndIndices min(const Tensor& x, int dim, bool keepdim) {
+  return values_at(x, dim, argmin(x, dim, true), keepdim);
+}
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
@@ -200,15 +236,28 @@ template <>
 std::vector<Sample> samples<OpId::all>() {
   return reduction_samples(&all, true);
 }
-template <>
-std::vector<Sample> samples<OpId::argmax>() {
-  const auto along = [](int dim, bool keepdim) {
-    return [=](Inputs in) { return Tensors{argmax(in[0], dim, keepdim)}; };
+namespace {
+
+std::vector<Sample> position_samples(Tensor (*f)(const Tensor&, const Dims&, bool)) {
+  const auto along = [f](Dims dim, bool keepdim) {
+    return [=](Inputs in) { return Tensors{f(in[0], dim, keepdim)}; };
   };
   return {{"last", {uniform_sample({3, 4})}, along(-1, false)},
           {"channels", {uniform_sample({2, 3, 4, 5})}, along(1, true)},
+          {"of all", {uniform_sample({3, 4})}, along({}, false)},
           {"0-d", {uniform_sample({})}, along(0, false)},
           {"empty", {uniform_sample({0, 3})}, along(1, false)}};
+}
+
+}  // namespace
+
+template <>
+std::vector<Sample> samples<OpId::argmax>() {
+  return position_samples(&argmax);
+}
+template <>
+std::vector<Sample> samples<OpId::argmin>() {
+  return position_samples(&argmin);
 }
 
 }  // namespace mezzo

@@ -1,4 +1,4 @@
-// Views: they share x's memory and differ in shape, strides and offset. view, permute, expand, narrow.
+// Views: they share x's memory and differ in shape, strides and offset. view, permute, expand, slice.
 #include <algorithm>
 
 #include "autograd/call.h"
@@ -139,31 +139,34 @@ struct Expand {
   Tensors backward(Node&, Inputs g) const { return {g[0]}; }
 };
 
-struct Narrow {
-  static constexpr OpId id = OpId::narrow;
+struct SliceDim {
+  static constexpr OpId id = OpId::slice;
   int dim;
-  int64_t start, length;
+  int64_t start, end, step;
 
   void check(Inputs in) const {
-    const int d = wrap_dim("narrow", dim, in[0]);
-    if (in[0].dim() == 0) fail("narrow", "a 0-d tensor has no dimension to narrow", {{"input", in[0]}});
-    const int64_t size = in[0].shape()[d];
-    if (start < 0 || length < 0 || start > size - length) {
-      fail(
-          "narrow",
-          text("elements ", start, " to ", start + length, " are outside dimension ", dim, " of size ", size),
-          {{"input", in[0]}});
-    }
+    wrap_dim("slice", dim, in[0]);
+    if (in[0].dim() == 0) fail("slice", "a 0-d tensor has no dimension to slice", {{"input", in[0]}});
+    if (step < 1)
+      fail("slice", text("step = ", step, " is not positive"), {{"input", in[0]}}, "use index_select");
+  }
+  /// A bound as a position in [0, size].
+  static int64_t clamped(int64_t bound, int64_t size) {
+    return std::clamp<int64_t>(bound < 0 ? bound + size : bound, 0, size);
   }
   Tensor forward(Inputs in, Saver&) const {
-    const int d = wrap_dim("narrow", dim, in[0]);
-    Shape shape = in[0].shape();
-    shape[d] = length;
-    return share(in[0], in[0].impl()->offset + start * in[0].strides()[d], shape, in[0].strides());
+    const int d = wrap_dim("slice", dim, in[0]);
+    Shape shape = in[0].shape(), strides = in[0].strides();
+    const int64_t size = shape[d], first = clamped(start, size), length = clamped(end, size) - first;
+    shape[d] = length > 0 ? (length - 1) / step + 1 : 0;
+    const int64_t offset = in[0].impl()->offset + first * strides[d];
+    if (shape[d] > 1) strides[d] *= step;
+    return share(in[0], offset, shape, strides);
   }
   Tensors backward(Node& node, Inputs g) const {
     const Shape whole = node.input_info(0).shape;
-    return {embed(g[0], dim, start, whole[dim < 0 ? dim + whole.dim() : dim])};
+    const int64_t size = whole[dim < 0 ? dim + whole.dim() : dim];
+    return {embed(g[0], dim, clamped(start, size), size, step)};
   }
 };
 
@@ -172,8 +175,8 @@ struct Narrow {
 Tensor view(const Tensor& x, const Shape& shape) { return call(ops::ViewAs{shape}, x); }
 Tensor permute(const Tensor& x, const Shape& dims) { return call(ops::Permute{dims}, x); }
 Tensor expand(const Tensor& x, const Shape& shape) { return call(ops::Expand{shape}, x); }
-Tensor narrow(const Tensor& x, int dim, int64_t start, int64_t length) {
-  return call(ops::Narrow{dim, start, length}, x);
+Tensor slice(const Tensor& x, int dim, int64_t start, int64_t end, int64_t step) {
+  return call(ops::SliceDim{dim, start, end, step}, x);
 }
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
@@ -210,13 +213,14 @@ std::vector<Sample> samples<OpId::expand>() {
 }
 
 template <>
-std::vector<Sample> samples<OpId::narrow>() {
-  const auto part = [](int dim, int64_t start, int64_t length) {
-    return [=](Inputs in) { return Tensors{narrow(in[0], dim, start, length)}; };
+std::vector<Sample> samples<OpId::slice>() {
+  const auto part = [](int dim, int64_t start, int64_t end, int64_t step) {
+    return [=](Inputs in) { return Tensors{slice(in[0], dim, start, end, step)}; };
   };
-  return {{"middle", {uniform_sample({3, 5, 2})}, part(1, 1, 3)},
-          {"last dimension", {uniform_sample({2, 3, 4, 5})}, part(-1, 0, 2)},
-          {"nothing", {uniform_sample({3, 2})}, part(0, 3, 0)}};
+  return {{"middle", {uniform_sample({3, 5, 2})}, part(1, 1, 4, 1)},
+          {"last dimension, to beyond its end", {uniform_sample({2, 3, 4, 5})}, part(-1, 0, 9, 2)},
+          {"every third, from the end", {uniform_sample({7, 2})}, part(0, -6, -1, 3)},
+          {"nothing", {uniform_sample({3, 2})}, part(0, 3, 3, 1)}};
 }
 
 }  // namespace mezzo

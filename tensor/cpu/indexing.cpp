@@ -1,6 +1,6 @@
 // Elements by position. gather takes runs of the result; where one position serves a whole run (slices of a
-// row-major tensor), the run is copied. scatter_add works on columns along the dimension, each of which
-// belongs to one thread: its sums have one order, whatever the number of threads.
+// row-major tensor), the run is copied. scatter and scatter_add work on columns along the dimension, each of
+// which belongs to one thread: what meets in one place has one order, whatever the number of threads.
 #include <type_traits>
 
 #include "tensor/cpu/columns.h"
@@ -47,10 +47,25 @@ void gather(const View& out, const View& in, const View& index, int dim) {
   dispatch(out.dtype, [&]<class T>(T) { gather_as<T>(out, in, index, dim); });
 }
 
+/// The elements of a piece of `view`, of which neighbours are `step` apart: memory itself, or `buffer` if
+/// they must be converted to T first.
 template <class T>
-void scatter_add_as(const View& out, const View& index, const View& source, int dim) {
-  const View sums = beside(out, source.shape, dim);
-  const std::array<const View*, 3> views{&source, &index, &sums};
+const T* read_piece(const View& view, int64_t offset, int64_t& step, int64_t n, T* buffer) {
+  if constexpr (std::is_arithmetic_v<T>) {  // 16-bit values are never converted to
+    if (view.dtype != dtype_of<T>) {
+      const T* x = read_run(view, offset, step, n, buffer);
+      step = 1;
+      return x;
+    }
+  }
+  return view.as<T>() + offset;
+}
+
+/// put(place, x) for each element x of source and its place in out, in order.
+template <class T, class Put>
+void scatter_as(const View& out, const View& index, const View& source, int dim, Put put) {
+  const View places = beside(out, source.shape, dim);
+  const std::array<const View*, 3> views{&source, &index, &places};
   const Columns columns(views, 2, [&](int d) { return d == dim; });
   const int64_t step = out.strides[dim], side = columns.column_stride(2);
   columns.for_strips([&](int64_t strip) {
@@ -59,24 +74,31 @@ void scatter_add_as(const View& out, const View& index, const View& source, int 
     for (int64_t block = 0; block < columns.blocks(); ++block) {
       columns.for_pieces(strip, block, [&](const Columns::Offsets& at, int64_t n, int64_t) {
         T x_buffer[kChunk];
-        int64_t position_buffer[kChunk];
-        const T* x = read_run(source, at[0], columns.stride(0), n, x_buffer);
+        int64_t position_buffer[kChunk], next = columns.stride(0);
+        const T* x = read_piece(source, at[0], next, n, x_buffer);
         const int64_t* position = read_run(index, at[1], columns.stride(1), n, position_buffer);
         for (int64_t row = 0; row < n; row += width) {
-          for (int64_t j = 0; j < width; ++j) {
-            T& sum = first[j * side + position[row + j] * step];
-            sum = static_cast<T>(sum + x[row + j]);
-          }
+          for (int64_t j = 0; j < width; ++j)
+            put(first[j * side + position[row + j] * step], x[(row + j) * next]);
         }
       });
     }
   });
 }
 
+void scatter(const View& out, const View& index, const View& source, int dim) {
+  if (source.numel() == 0) return;
+  dispatch(out.dtype,
+           [&]<class T>(T) { scatter_as<T>(out, index, source, dim, [](T& place, T x) { place = x; }); });
+}
+
 void scatter_add(const View& out, const View& index, const View& source, int dim) {
   if (source.numel() == 0) return;
   dispatch(out.dtype, [&]<class T>(T) {
-    if constexpr (std::is_arithmetic_v<T>) scatter_add_as<T>(out, index, source, dim);
+    if constexpr (std::is_arithmetic_v<T>) {
+      const auto put = [](T& sum, T x) { sum = static_cast<T>(sum + x); };
+      scatter_as<T>(out, index, source, dim, put);
+    }
   });
 }
 
@@ -84,6 +106,7 @@ void scatter_add(const View& out, const View& index, const View& source, int dim
 
 void add_indexing(Kernels& table) {
   table.gather = gather;
+  table.scatter = scatter;
   table.scatter_add = scatter_add;
 }
 

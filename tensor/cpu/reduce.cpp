@@ -69,23 +69,29 @@ struct All : Fold<T> {
   static constexpr T merge(T a, T b) { return b == T(0) ? T(0) : a; }
 };
 
-template <class T>
-struct Argmax : Fold<T> {
+/// Best is Amax or Amin.
+template <class T, template <class> class Best>
+struct Position : Fold<T> {
   struct Acc {
     T value;
     int64_t index;
   };
   using Total = Acc;
-  static constexpr Acc identity() { return {Amax<T>::identity(), std::numeric_limits<int64_t>::max()}; }
+  static constexpr Acc identity() { return {Best<T>::identity(), std::numeric_limits<int64_t>::max()}; }
   static constexpr Acc lift(T x, int64_t index) { return {x, index}; }
   static constexpr Acc merge(Acc a, Acc b) {
     const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
     const bool equal = a.value == b.value || (a_nan && b_nan);
-    const bool second = equal ? b.index < a.index : b_nan || b.value > a.value;
+    const bool second = equal ? b.index < a.index : !a_nan && Best<T>::merge(a.value, b.value) != a.value;
     return second ? b : a;
   }
   static constexpr int64_t result(Total total, int64_t, int64_t width) { return total.index / width; }
 };
+
+template <class T>
+struct Argmax : Position<T, Amax> {};
+template <class T>
+struct Argmin : Position<T, Amin> {};
 
 /// Folds one block of a strip into totals[0, width).
 template <class Op>
@@ -176,6 +182,7 @@ void add_reduce(Kernels& table) {
   set(Reduction::any, reduce<Any>);
   set(Reduction::all, reduce<All>);
   set(Reduction::argmax, reduce<Argmax>);
+  set(Reduction::argmin, reduce<Argmin>);
 }
 
 }  // namespace mezzo::cpu

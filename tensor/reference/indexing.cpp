@@ -20,6 +20,14 @@ void gather(const View& out, const View& in, const View& index, int dim) {
   });
 }
 
+void scatter(const View& out, const View& index, const View& source, int dim) {
+  dispatch(out.dtype, [&]<class T>(T) {
+    for (int64_t k = 0; k < source.numel(); ++k) {
+      out.as<T>()[indexed_offset(out, index, k, dim)] = source.as<T>()[offset_of(source, k)];
+    }
+  });
+}
+
 void scatter_add(const View& out, const View& index, const View& source, int dim) {
   dispatch(out.dtype, [&]<class T>(T) {
     if constexpr (std::is_arithmetic_v<T>) {
@@ -35,6 +43,7 @@ void scatter_add(const View& out, const View& index, const View& source, int dim
 
 void add_indexing(Kernels& table) {
   table.gather = gather;
+  table.scatter = scatter;
   table.scatter_add = scatter_add;
 }
 

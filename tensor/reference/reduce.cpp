@@ -82,9 +82,10 @@ constexpr auto position = [](auto best, int64_t) { return best.position; };
 void amax(const View& out, const View& in) { select(out, in, std::greater(), value); }
 void amin(const View& out, const View& in) { select(out, in, std::less(), value); }
 void argmax(const View& out, const View& in) { select(out, in, std::greater(), position); }
+void argmin(const View& out, const View& in) { select(out, in, std::less(), position); }
 
 }  // namespace
 
-void add_reduce(Kernels& table) { table.reduce = {sum, mean, amax, amin, any, all, argmax}; }
+void add_reduce(Kernels& table) { table.reduce = {sum, mean, amax, amin, any, all, argmax, argmin}; }
 
 }  // namespace mezzo::reference

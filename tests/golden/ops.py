@@ -103,9 +103,44 @@ def reductions(tensors):
             record(tensors, case_name, lambda x: function(x, dim=reduced, keepdim=keepdim),
                    inputs(name + case, (3, 4, 2)), dims=torch.tensor(dim, dtype=torch.int64), keepdim=keepdim)
     for dim, keepdim in itertools.product((0, 1, -1), (False, True)):
-        name = f"argmax.{dim % 3}{'_keepdim' if keepdim else ''}"
-        record(tensors, name, lambda x: torch.argmax(x, dim=dim, keepdim=keepdim), draws(name, (3, 4, 2)),
-               dims=torch.tensor([dim]), keepdim=keepdim)
+        where = f"{dim % 3}{'_keepdim' if keepdim else ''}"
+        for name, function in {"argmax": torch.argmax, "argmin": torch.argmin}.items():
+            record(tensors, f"{name}.{where}", lambda x: function(x, dim=dim, keepdim=keepdim),
+                   draws(f"{name}.{where}", (3, 4, 2)), dims=torch.tensor([dim]), keepdim=keepdim)
+        for name, function in {"max": torch.max, "min": torch.min}.items():  # ties: one place has the gradient
+            record(tensors, f"{name}.{where}", lambda x: function(x, dim=dim, keepdim=keepdim)[0],
+                   halves(f"{name}.{where}", (3, 4, 2)), dims=torch.tensor([dim]), keepdim=keepdim)
+    for name, function in {"argmax": torch.argmax, "argmin": torch.argmin}.items():
+        record(tensors, f"{name}.all", function, draws(f"{name}.all", (3, 4, 2)), dims=[], keepdim=False)
+
+
+def statistics(tensors):
+    """.dims (none: all) and .keepdim as for reductions; .parameter is var's correction or norm's p."""
+    def one(case, function, inputs, dim, keepdim, parameter=0.0):
+        record(tensors, case, function, inputs, dims=torch.tensor(dim, dtype=torch.int64), keepdim=keepdim,
+               parameter=torch.tensor(parameter, dtype=torch.float64))
+
+    shape, dims = (3, 4, 2), {"all": [], "last": [-1], "pair_keepdim": [0, 2]}
+    for case, dim in dims.items():
+        keepdim, over = case.endswith("keepdim"), tuple(dim) or None
+        for correction in (0, 1, 3):
+            for name, function in {"var": torch.var, "std": torch.std}.items():
+                one(f"{name}.{case}_{correction}",
+                    lambda x: function(x, dim=over, correction=correction, keepdim=keepdim),
+                    draws(f"{name}.{case}", shape), dim, keepdim, correction)
+        for p in (0.0, 0.5, 1.0, 2.0, 3.0, -1.0, math.inf, -math.inf):
+            make = draws if p < 0 else halves  # zeros matter to the others
+            one(f"norm.{case}_{p}",  # PyTorch's norm of order 0 has no gradient at all
+                lambda x: torch.linalg.vector_norm(x if p else x.detach(), p, dim=over, keepdim=keepdim),
+                make(f"norm.{case}", shape), dim, keepdim, p)
+    for dim, keepdim in itertools.product((0, 1, -1), (False, True)):
+        case = f"prod.{dim % 3}{'_keepdim' if keepdim else ''}"
+        one(case, lambda x: torch.prod(x, dim=dim, keepdim=keepdim), halves(case, shape), [dim], keepdim)
+    one("prod.all", torch.prod, draws("prod.all", shape), [], False)
+    same = torch.full((2, 3), 2.0, dtype=torch.float64)
+    one("std.same", lambda x: torch.std(x, dim=1), [same], [1], False, 1)  # slope 0 where there is no spread
+    one("norm.zeros", lambda x: torch.linalg.vector_norm(x, 2, dim=1), [same * 0], [1], False, 2)
+    one("var.single", lambda x: torch.var(x, dim=1).nan_to_num(-1), [same[:, :1]], [1], False, 1)
 
 
 def softmaxes(tensors):
@@ -132,6 +167,8 @@ def indexing(tensors):
         x, source = draws("indexing" + case, shape, picked)
         index = torch.randint(shape[dim] if shape else 1, picked, generator=generator(case))
         record(tensors, f"gather.{case}", lambda x, i: torch.gather(x, dim, i), [x, index], dim=dim)
+        record(tensors, f"scatter.{case}", lambda x, i, s: torch.scatter(x, dim, i, s),
+               [x, torch.argsort(torch.argsort(source, dim), dim) % (shape[dim] if shape else 1), source], dim=dim)
         record(tensors, f"scatter_add.{case}", lambda x, i, s: torch.scatter_add(x, dim, i, s), [x, index, source],
                dim=dim)
         record(tensors, f"index_select.{case}", lambda x, i: torch.index_select(x, dim, i),
@@ -152,6 +189,13 @@ def products(tensors):
         record(tensors, f"linear.{case}_bias", F.linear, draws("linear bias" + case, x, (5, 4), (5,)))
 
 
+    for case, (beta, alpha) in {"plain": (1.0, 1.0), "factors": (0.5, -2.0)}.items():
+        for c in ((3, 5), (5,), (3, 1), ()):
+            name = f"addmm.{case}{len(c)}{c[-1:] == (1,)}"
+            record(tensors, name, lambda c, a, b: torch.addmm(c, a, b, beta=beta, alpha=alpha),
+                   draws(name, c, (3, 4), (4, 5)), factors=torch.tensor([beta, alpha], dtype=torch.float64))
+
+
 def result_dtype(function, *operands):
     try:
         return name_of(function(*operands).dtype)
@@ -166,7 +210,8 @@ def promotion_tables():
     operands += [(torch.int64, -1, 1), (torch.float64, -1, 1.5)]
     promotion = [[name_of(da), ca, name_of(db), cb, name_of((a + b).dtype)]
                  for (da, ca, a), (db, cb, b) in itertools.product(operands, operands) if ca + cb > -2]
-    functions = [(UNARY, 1), (BINARY, 2), (REDUCTIONS, 1)]
+    statistics = {"prod": torch.prod, "var": torch.var, "std": torch.std, "norm": torch.linalg.vector_norm}
+    functions = [(UNARY, 1), (BINARY, 2), (REDUCTIONS, 1), (statistics, 1)]
     results = {name: {name_of(d): result_dtype(function, *[torch.ones(2, dtype=d)] * arity) for d in DTYPES}
                for ops, arity in functions for name, function in ops.items()}
     return {"promotion": promotion, "results": results}
@@ -176,6 +221,7 @@ def make_ops(folder):
     tensors = {}
     pointwise(tensors)
     reductions(tensors)
+    statistics(tensors)
     products(tensors)
     softmaxes(tensors)
     indexing(tensors)

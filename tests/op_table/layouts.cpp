@@ -78,15 +78,18 @@ const std::vector<Hole>& holes() {
       }
     };
     add("needs dimensions", {"0-d"},
-        {"narrow", "embed", "matmul", "linear", "conv2d", "conv2d_input_grad", "conv2d_weight_grad",
+        {"slice", "embed", "matmul", "linear", "conv2d", "conv2d_input_grad", "conv2d_weight_grad",
          "batch_norm", "batch_norm_grad"});
     add("throws where its strides need a copy", {"transposed", "expanded"}, {"view"});
     add("refused, as in PyTorch", {"bool"},
         {"sub",          "neg",       "abs",   "relu",      "log_sigmoid", "softsign", "fmod",
          "floor_divide", "remainder", "pow",   "clamp_min", "clamp_max",   "floor",    "ceil",
-         "round",        "trunc",     "slope", "mean",      "matmul",      "linear"});
-    add("positions are integers", {"bool"}, {"gather", "index_select", "scatter_add"});
-    add("a gradient, or what needs fractions", {"int64", "int32", "uint8"}, {"slope", "mean"});
+         "round",        "trunc",     "slope", "mean",      "matmul",      "linear",   "addmm"});
+    add("takes matrices", {"channels-last"}, {"addmm"});
+    add("refused, as in PyTorch", {"bool"}, {"var", "std", "norm"});
+    add("positions are integers", {"bool"}, {"gather", "index_select", "scatter", "scatter_add"});
+    add("a gradient, or what needs fractions", {"int64", "int32", "uint8"},
+        {"slope", "mean", "var", "std", "norm"});
     add("a layer or a loss of floating values", {"int64", "int32", "uint8", "bool"},
         {"conv2d", "conv2d_input_grad", "conv2d_weight_grad", "batch_norm", "batch_norm_grad", "softmax",
          "log_softmax", "softmax_grad", "mse_loss", "l1_loss", "nll_loss", "cross_entropy",
@@ -126,6 +129,7 @@ double allowed_epsilons(std::string_view op, DType dtype) {
       {"sum", 16, kUsual, sums},
       {"matmul", 16, kUsual, sums},
       {"linear", 16, kUsual, sums},
+      {"addmm", 16, 16, "the product is rounded before c is added, and cancels"},
       {"conv2d", 16, kUsual, sums},
       {"conv2d_input_grad", 16, kUsual, sums},
       {"conv2d_weight_grad", 16, kUsual, sums},

@@ -83,14 +83,29 @@ const std::map<std::string, Reduce> kReduce{
     {"amin", [](const Tensor& x, const Dims& dims, bool keepdim) { return amin(x, dims, keepdim); }},
     {"any", [](const Tensor& x, const Dims& dims, bool keepdim) { return any(x, dims, keepdim); }},
     {"all", [](const Tensor& x, const Dims& dims, bool keepdim) { return all(x, dims, keepdim); }},
-    {"argmax", [](const Tensor& x, const Dims& dims,
-                  bool keepdim) { return argmax(x, static_cast<int>(dims[0]), keepdim); }},
+    {"argmax", [](const Tensor& x, const Dims& dims, bool keepdim) { return argmax(x, dims, keepdim); }},
+    {"argmin", [](const Tensor& x, const Dims& dims, bool keepdim) { return argmin(x, dims, keepdim); }},
+    {"max", [](const Tensor& x, const Dims& dims,
+               bool keepdim) { return max(x, static_cast<int>(dims[0]), keepdim).values; }},
+    {"min", [](const Tensor& x, const Dims& dims,
+               bool keepdim) { return min(x, static_cast<int>(dims[0]), keepdim).values; }},
+    {"prod", [](const Tensor& x, const Dims& dims, bool keepdim) { return prod(x, dims, keepdim); }},
     {"softmax",
      [](const Tensor& x, const Dims& dims, bool) { return softmax(x, static_cast<int>(dims[0])); }},
     {"log_softmax",
      [](const Tensor& x, const Dims& dims, bool) { return log_softmax(x, static_cast<int>(dims[0])); }},
     {"logsumexp",
      [](const Tensor& x, const Dims& dims, bool keepdim) { return logsumexp(x, dims, keepdim); }},
+};
+
+/// Reductions with a parameter: var's correction, norm's p.
+const std::map<std::string, std::function<Tensor(const Tensor&, double, const Dims&, bool)>> kStatistics{
+    {"var", [](const Tensor& x, double correction, const Dims& dims,
+               bool keepdim) { return var(x, dims, static_cast<int64_t>(correction), keepdim); }},
+    {"std", [](const Tensor& x, double correction, const Dims& dims,
+               bool keepdim) { return mezzo::std(x, dims, static_cast<int64_t>(correction), keepdim); }},
+    {"norm",
+     [](const Tensor& x, double p, const Dims& dims, bool keepdim) { return norm(x, p, dims, keepdim); }},
 };
 
 const Golden& golden() {
@@ -111,6 +126,12 @@ std::vector<std::string> cases(const std::string& op) {
 
 void check_op(const std::string& op, const std::function<Tensor(const Tensors&)>& function) {
   for (const std::string& name : cases(op)) check_case(golden(), name, function);
+}
+
+Dims stored_dims(const std::string& name) {
+  Dims dims;
+  for (int64_t dim : golden().tensor(name + ".dims").to_vector<int64_t>()) dims.push_back(dim);
+  return dims;
 }
 
 /// Compares each value of SPECIAL.op by itself: relative to the largest, the small ones would not count.
@@ -145,9 +166,10 @@ Tensor operand(const std::string& dtype, int kind) {
 std::string result_dtype(const std::string& op, DType dtype) {
   const Tensor x = ones({2}, {.dtype = dtype, .device = test_device()});
   try {
-    const Tensor result = kUnary.contains(op)    ? kUnary.at(op)(x)
-                          : kBinary.contains(op) ? kBinary.at(op)(x, x)
-                                                 : kReduce.at(op)(x, {}, false);
+    const Tensor result = kUnary.contains(op)        ? kUnary.at(op)(x)
+                          : kBinary.contains(op)     ? kBinary.at(op)(x, x)
+                          : kStatistics.contains(op) ? kStatistics.at(op)(x, op == "norm" ? 2 : 1, {}, false)
+                                                     : kReduce.at(op)(x, {}, false);
     return std::string(name_of(result.dtype()));
   } catch (const Error&) {
     return "error";
@@ -207,11 +229,22 @@ TEST_CASE("golden: unary ops at infinities, NaN, signed zeros, subnormal and hug
 TEST_CASE("golden: reductions and their gradients") {
   for (const auto& [op, function] : kReduce) {
     for (const std::string& name : cases(op)) {
-      Dims dims;
-      for (int64_t dim : golden().tensor(name + ".dims").to_vector<int64_t>()) dims.push_back(dim);
+      const Dims dims = stored_dims(name);
       const bool keepdim = golden().tensor(name + ".keepdim").item<bool>();
       check_case(golden(), name,
                  [&f = function, &dims, keepdim](const Tensors& x) { return f(x[0], dims, keepdim); });
+    }
+  }
+}
+
+TEST_CASE("golden: variance, standard deviation, norms") {
+  for (const auto& [op, function] : kStatistics) {
+    for (const std::string& name : cases(op)) {
+      const Dims dims = stored_dims(name);
+      const bool keepdim = golden().tensor(name + ".keepdim").item<bool>();
+      const auto parameter = golden().tensor(name + ".parameter").item<double>();
+      check_case(golden(), name,
+                 [&, &f = function](const Tensors& x) { return f(x[0], parameter, dims, keepdim); });
     }
   }
 }
@@ -222,13 +255,14 @@ TEST_CASE("golden: softmax and its kind at infinities, NaN and huge values") {
   }
 }
 
-TEST_CASE("golden: gather, index_select, scatter_add and their gradients") {
-  for (const std::string op : {"gather", "index_select", "scatter_add"}) {
+TEST_CASE("golden: gather, index_select, scatter, scatter_add and their gradients") {
+  for (const std::string op : {"gather", "index_select", "scatter", "scatter_add"}) {
     for (const std::string& name : cases(op)) {
       const auto dim = golden().tensor(name + ".dim").item<int>();
       check_case(golden(), name, [&](const Tensors& x) {
         return op == "gather"         ? gather(x[0], dim, x[1])
                : op == "index_select" ? index_select(x[0], dim, x[1])
+               : op == "scatter"      ? scatter(x[0], dim, x[1], x[2])
                                       : scatter_add(x[0], dim, x[1], x[2]);
       });
     }
@@ -237,6 +271,11 @@ TEST_CASE("golden: gather, index_select, scatter_add and their gradients") {
 
 TEST_CASE("golden: products and their gradients") {
   check_op("matmul", [](const Tensors& x) { return matmul(x[0], x[1]); });
+  for (const std::string& name : cases("addmm")) {
+    const auto factors = golden().tensor(name + ".factors").to_vector<double>();
+    check_case(golden(), name,
+               [&](const Tensors& x) { return addmm(x[0], x[1], x[2], factors[0], factors[1]); });
+  }
   check_op("linear", [](const Tensors& x) { return linear(x[0], x[1], x.size() > 2 ? x[2] : Tensor()); });
 }
 

@@ -1,0 +1,18 @@
+// What reductions share.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace mezzo::ops {
+
+/// Throws Error for a dim that x does not have or that is named twice.
+void check_dims(std::string_view op, const Tensor& x, const Dims& dims);
+/// For each dimension whether it goes (dims empty: all).
+std::vector<bool> reduced_dims(const Shape& shape, const Dims& dims);
+/// `shape` without the dims that go, or with size 1 in their place.
+Shape reduced_shape(const Shape& shape, const Dims& dims, bool keepdim);
+
+}  // namespace mezzo::ops
