@@ -125,8 +125,10 @@ def statistics(tensors):
         keepdim, over = case.endswith("keepdim"), tuple(dim) or None
         for correction in (0, 1, 3):
             for name, function in {"var": torch.var, "std": torch.std}.items():
+                # With no more elements than the correction PyTorch's gradient means nothing; its result is NaN or infinite.
+                differentiable = case != "last" or correction < 2
                 one(f"{name}.{case}_{correction}",
-                    lambda x: function(x, dim=over, correction=correction, keepdim=keepdim),
+                    lambda x: function(x if differentiable else x.detach(), dim=over, correction=correction, keepdim=keepdim),
                     draws(f"{name}.{case}", shape), dim, keepdim, correction)
         for p in (0.0, 0.5, 1.0, 2.0, 3.0, -1.0, math.inf, -math.inf):
             make = draws if p < 0 else halves  # zeros matter to the others
@@ -140,7 +142,7 @@ def statistics(tensors):
     same = torch.full((2, 3), 2.0, dtype=torch.float64)
     one("std.same", lambda x: torch.std(x, dim=1), [same], [1], False, 1)  # slope 0 where there is no spread
     one("norm.zeros", lambda x: torch.linalg.vector_norm(x, 2, dim=1), [same * 0], [1], False, 2)
-    one("var.single", lambda x: torch.var(x, dim=1).nan_to_num(-1), [same[:, :1]], [1], False, 1)
+    one("var.single", lambda x: torch.var(x.detach(), dim=1), [same[:, :1]], [1], False, 1)
 
 
 def softmaxes(tensors):

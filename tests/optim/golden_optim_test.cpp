@@ -7,6 +7,7 @@
 #include "autograd/grad_mode.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
+#include "tensor/index.h"
 #include "tests/golden.h"
 #include "tests/support.h"
 
