@@ -9,12 +9,14 @@
 //                                                 gradient i
 // forward may return a std::array of Tensors. Backward is written in ops, so it can be differentiated again.
 // An op of the table names its row (`static constexpr OpId id`), a user's op itself (`static constexpr auto
-// name`).
+// name`) and, if it wishes, the dtype that autocast casts its inputs to (`static constexpr DType
+// cast_inputs`).
 #pragma once
 
 #include <array>
 #include <concepts>
 
+#include "autograd/cast_hook.h"
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "autograd/op_info.h"
@@ -56,7 +58,7 @@ constexpr Order order_of() {
 }
 
 template <class Op>
-class OpNode final : public Node {
+class OpNode : public Node {
  public:
   explicit OpNode(const Op& op) : op_(op) {}
   std::string_view name() const override { return name_of<Op>(); }
@@ -77,6 +79,27 @@ class OpNode final : public Node {
   Op op_;
 };
 
+/// True for an op of the table, false for a user's own.
+template <class Op>
+inline constexpr bool in_table = requires {
+  Op::id;
+};
+
+/// A user's op runs under the cast hook of its call, forward and backward: its ops are cast as if they stood
+/// there.
+template <class Op>
+class CustomOpNode final : public OpNode<Op> {
+ public:
+  using OpNode<Op>::OpNode;
+  Tensors backward(Inputs grads) override {
+    const CastHookGuard guard(hook_);
+    return OpNode<Op>::backward(grads);
+  }
+
+ private:
+  std::shared_ptr<const CastHook> hook_ = cast_hook();
+};
+
 /// True if an op on these inputs is to be recorded: recording is on and one of them requires grad.
 bool wants_record(Inputs inputs);
 /// Throws Error if x is a view whose history ended with a change in place of what it is a view of.
@@ -91,16 +114,15 @@ void separate(Tensor& output, Inputs inputs);
 /// Makes `output` output `index` of `node`.
 void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index);
 
-/// Runs an op. Returns what its forward returns.
+/// Runs an op on inputs that are cast by now. Returns what its forward returns.
 template <class Op>
-auto call(Op op, Inputs inputs) {
-  check_inputs(name_of<Op>(), inputs);
+auto run(const Op& op, Inputs inputs) {
   if constexpr (requires { op.check(inputs); }) op.check(inputs);
 
   std::shared_ptr<Node> node;
   if constexpr (order_of<Op>() != Order::NoGrad) {
     if (wants_record(inputs)) {
-      node = std::make_shared<OpNode<Op>>(op);
+      node = std::make_shared<std::conditional_t<in_table<Op>, OpNode<Op>, CustomOpNode<Op>>>(op);
       connect(*node, inputs);
     }
   }
@@ -122,6 +144,29 @@ auto call(Op op, Inputs inputs) {
   }
   save.finish(outputs);
   return result;
+}
+
+/// Runs an op, its inputs cast first if a hook is set. What the op is made of is not cast again, but for a
+/// user's op that names no dtype.
+template <class Op>
+auto call(Op op, Inputs inputs) {
+  check_inputs(name_of<Op>(), inputs);
+  const std::shared_ptr<const CastHook> hook = cast_hook();
+  if (!hook) return run(op, inputs);
+  if constexpr (in_table<Op> || requires { Op::cast_inputs; }) {
+    const Tensors cast = [&] {
+      if constexpr (!in_table<Op>)
+        return hook->cast_inputs(inputs, Op::cast_inputs);
+      else if constexpr (requires { op.dtype.value(); })
+        return hook->cast_inputs(Op::id, inputs, &op.dtype);
+      else
+        return hook->cast_inputs(Op::id, inputs, nullptr);
+    }();
+    const CastHookGuard masked(nullptr);
+    return run(op, cast);
+  } else {
+    return run(op, inputs);
+  }
 }
 
 template <class Op, std::same_as<Tensor>... T>

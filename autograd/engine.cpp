@@ -100,6 +100,7 @@ class Engine {
       starts.push_back(start_gradient(op_, outputs[i], i < gradients.size() ? gradients[i] : Tensor()));
     }
     const GradModeGuard mode(options_.create_graph);
+    const CastHookGuard masked(nullptr);  // an op's backward runs in the dtypes of its forward
     for (size_t i = 0; i < outputs.size(); ++i) deliver(edge_to(outputs[i]), std::move(starts[i]));
     while (!queue_.empty()) {
       const std::shared_ptr<Node> node = queue_.top();

@@ -87,21 +87,27 @@ Tensor Tensor::logical_or(const Tensor& b) const { return mezzo::logical_or(*thi
 Tensor Tensor::logical_xor(const Tensor& b) const { return mezzo::logical_xor(*this, b); }
 Tensor Tensor::logical_not() const { return mezzo::logical_not(*this); }
 
-Tensor Tensor::sum(const Dims& dims, bool keepdim) const { return mezzo::sum(*this, dims, keepdim); }
-Tensor Tensor::mean(const Dims& dims, bool keepdim) const { return mezzo::mean(*this, dims, keepdim); }
+Tensor Tensor::sum(const Dims& dims, bool keepdim, std::optional<DType> dtype) const {
+  return mezzo::sum(*this, dims, keepdim, dtype);
+}
+Tensor Tensor::mean(const Dims& dims, bool keepdim, std::optional<DType> dtype) const {
+  return mezzo::mean(*this, dims, keepdim, dtype);
+}
 Tensor Tensor::amax(const Dims& dims, bool keepdim) const { return mezzo::amax(*this, dims, keepdim); }
 Tensor Tensor::amin(const Dims& dims, bool keepdim) const { return mezzo::amin(*this, dims, keepdim); }
 Tensor Tensor::any(const Dims& dims, bool keepdim) const { return mezzo::any(*this, dims, keepdim); }
 Tensor Tensor::all(const Dims& dims, bool keepdim) const { return mezzo::all(*this, dims, keepdim); }
-Tensor Tensor::prod(const Dims& dims, bool keepdim) const { return mezzo::prod(*this, dims, keepdim); }
+Tensor Tensor::prod(const Dims& dims, bool keepdim, std::optional<DType> dtype) const {
+  return mezzo::prod(*this, dims, keepdim, dtype);
+}
 Tensor Tensor::var(const Dims& dims, int64_t correction, bool keepdim) const {
   return mezzo::var(*this, dims, correction, keepdim);
 }
 Tensor Tensor::std(const Dims& dims, int64_t correction, bool keepdim) const {
   return mezzo::std(*this, dims, correction, keepdim);
 }
-Tensor Tensor::norm(double p, const Dims& dims, bool keepdim) const {
-  return mezzo::norm(*this, p, dims, keepdim);
+Tensor Tensor::norm(double p, const Dims& dims, bool keepdim, std::optional<DType> dtype) const {
+  return mezzo::norm(*this, p, dims, keepdim, dtype);
 }
 Tensor Tensor::argmax(const Dims& dim, bool keepdim) const { return mezzo::argmax(*this, dim, keepdim); }
 Tensor Tensor::argmin(const Dims& dim, bool keepdim) const { return mezzo::argmin(*this, dim, keepdim); }
@@ -112,8 +118,12 @@ ValuesAndIndices Tensor::min(int dim, bool keepdim) const { return mezzo::min(*t
 Tensor Tensor::logsumexp(const Dims& dims, bool keepdim) const {
   return mezzo::logsumexp(*this, dims, keepdim);
 }
-Tensor Tensor::softmax(int dim) const { return mezzo::softmax(*this, dim); }
-Tensor Tensor::log_softmax(int dim) const { return mezzo::log_softmax(*this, dim); }
+Tensor Tensor::softmax(int dim, std::optional<DType> dtype) const {
+  return mezzo::softmax(*this, dim, dtype);
+}
+Tensor Tensor::log_softmax(int dim, std::optional<DType> dtype) const {
+  return mezzo::log_softmax(*this, dim, dtype);
+}
 Tensor Tensor::gather(int dim, const Tensor& index) const { return mezzo::gather(*this, dim, index); }
 Tensor Tensor::scatter(int dim, const Tensor& index, const Tensor& source) const {
   return mezzo::scatter(*this, dim, index, source);

@@ -231,16 +231,17 @@ class Tensor {
   Tensor logical_not() const;
 
   // --- in the table: reductions and products
-  Tensor sum(const Dims& dims = {}, bool keepdim = false) const;
-  Tensor mean(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor sum(const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = std::nullopt) const;
+  Tensor mean(const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = std::nullopt) const;
   Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
   Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
   Tensor any(const Dims& dims = {}, bool keepdim = false) const;
   Tensor all(const Dims& dims = {}, bool keepdim = false) const;
-  Tensor prod(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor prod(const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = std::nullopt) const;
   Tensor var(const Dims& dims = {}, int64_t correction = 1, bool keepdim = false) const;
   Tensor std(const Dims& dims = {}, int64_t correction = 1, bool keepdim = false) const;
-  Tensor norm(double p = 2, const Dims& dims = {}, bool keepdim = false) const;
+  Tensor norm(double p = 2, const Dims& dims = {}, bool keepdim = false,
+              std::optional<DType> dtype = std::nullopt) const;
   Tensor argmax(const Dims& dim = {}, bool keepdim = false) const;
   Tensor argmin(const Dims& dim = {}, bool keepdim = false) const;
   Tensor max() const;
@@ -248,8 +249,8 @@ class Tensor {
   ValuesAndIndices max(int dim, bool keepdim = false) const;
   ValuesAndIndices min(int dim, bool keepdim = false) const;
   Tensor logsumexp(const Dims& dims, bool keepdim = false) const;
-  Tensor softmax(int dim) const;
-  Tensor log_softmax(int dim) const;
+  Tensor softmax(int dim, std::optional<DType> dtype = std::nullopt) const;
+  Tensor log_softmax(int dim, std::optional<DType> dtype = std::nullopt) const;
   Tensor matmul(const Tensor& b) const;
   Tensor addmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
 

@@ -88,9 +88,11 @@ struct Test : Reduce {
 
 struct Sum : Reduce {
   static constexpr OpId id = OpId::sum;
+  std::optional<DType> dtype;
 
   Tensor forward(Inputs in, Saver&) const {
-    return run("sum", in[0], Reduction::sum, is_floating(in[0].dtype()) ? in[0].dtype() : int64);
+    const DType result = dtype.value_or(is_floating(in[0].dtype()) ? in[0].dtype() : int64);
+    return run("sum", computed_as(in[0], result), Reduction::sum, result);
   }
   Tensors backward(Node& node, Inputs g) const {
     const Shape whole = node.input_info(0).shape;
@@ -102,12 +104,15 @@ struct Mean : Sum {
   static constexpr OpId id = OpId::mean;
 
   void check(Inputs in) const {
-    if (!is_floating(in[0].dtype())) {
-      fail("mean", text("needs a floating dtype, not ", name_of(in[0].dtype())), {{"input", in[0]}},
+    if (const DType result = dtype.value_or(in[0].dtype()); !is_floating(result)) {
+      fail("mean", text("needs a floating dtype, not ", name_of(result)), {{"input", in[0]}},
            "convert with to(float32)");
     }
   }
-  Tensor forward(Inputs in, Saver&) const { return run("mean", in[0], Reduction::mean, in[0].dtype()); }
+  Tensor forward(Inputs in, Saver&) const {
+    const DType result = dtype.value_or(in[0].dtype());
+    return run("mean", computed_as(in[0], result), Reduction::mean, result);
+  }
   Tensors backward(Node& node, Inputs g) const {
     const Shape whole = node.input_info(0).shape;
     // At least 1: of nothing there is no share, and none that is infinite.
@@ -142,8 +147,12 @@ struct Argmin : Position<OpId::argmin, Reduction::argmin> {};
 
 }  // namespace ops
 
-Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) { return call(ops::Sum{{dims, keepdim}}, x); }
-Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) { return call(ops::Mean{{{dims, keepdim}}}, x); }
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  return call(ops::Sum{{dims, keepdim}, dtype}, x);
+}
+Tensor mean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  return call(ops::Mean{{{dims, keepdim}, dtype}}, x);
+}
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) { return call(ops::Amax{{{dims, keepdim}}}, x); }
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return call(ops::Amin{{{dims, keepdim}}}, x); }
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return call(ops::Any{{{dims, keepdim}}}, x); }
@@ -196,7 +205,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 
 namespace {
 
-std::vector<Sample> reduction_samples(Tensor (*f)(const Tensor&, const Dims&, bool), bool of_nothing) {
+std::vector<Sample> reduction_samples(auto f, bool of_nothing) {
   const auto over = [f](Dims dims, bool keepdim) {
     return [=](Inputs in) { return Tensors{f(in[0], dims, keepdim)}; };
   };
@@ -214,11 +223,13 @@ std::vector<Sample> reduction_samples(Tensor (*f)(const Tensor&, const Dims&, bo
 
 template <>
 std::vector<Sample> samples<OpId::sum>() {
-  return reduction_samples(&sum, true);
+  return reduction_samples(
+      [](const Tensor& x, const Dims& dims, bool keepdim) { return sum(x, dims, keepdim); }, true);
 }
 template <>
 std::vector<Sample> samples<OpId::mean>() {
-  return reduction_samples(&mean, true);
+  return reduction_samples(
+      [](const Tensor& x, const Dims& dims, bool keepdim) { return mean(x, dims, keepdim); }, true);
 }
 template <>
 std::vector<Sample> samples<OpId::amax>() {

@@ -15,4 +15,9 @@ std::vector<bool> reduced_dims(const Shape& shape, const Dims& dims);
 /// `shape` without the dims that go, or with size 1 in their place.
 Shape reduced_shape(const Shape& shape, const Dims& dims, bool keepdim);
 
+/// x as a reduction of `dtype` reads it: converted first if that is computed in another type.
+inline Tensor computed_as(const Tensor& x, DType dtype) {
+  return compute_type(x.dtype()) == compute_type(dtype) ? x : x.to(dtype);
+}
+
 }  // namespace mezzo::ops

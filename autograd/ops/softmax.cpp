@@ -3,6 +3,7 @@
 
 #include "autograd/ops/check.h"
 #include "autograd/ops/composed.h"
+#include "autograd/ops/reduce.h"
 #include "autograd/samples.h"
 #include "tensor/tensor_impl.h"
 
@@ -16,15 +17,18 @@ template <OpId row, bool log>
 struct SoftmaxLike {
   static constexpr OpId id = row;
   int dim;
+  std::optional<DType> dtype;  ///< of the result
 
   void check(Inputs in) const {
     wrap_dim(info(id).name, dim, in[0]);
-    check_floating(info(id).name, {{"input", in[0]}});
+    if (const DType result = dtype.value_or(in[0].dtype()); !is_floating(result))
+      fail(info(id).name, text("needs a floating dtype, not ", name_of(result)), {{"input", in[0]}});
   }
   Tensor forward(Inputs in, Saver& save) const {
-    const Tensor out = empty_like(in[0]);
+    const DType result = dtype.value_or(in[0].dtype());
+    const Tensor x = computed_as(in[0], result), out = empty_like(x, result);
     kernels(out.device())
-        .softmax(out.view_of_memory(), in[0].view_of_memory(), wrap_dim(info(id).name, dim, in[0]), log);
+        .softmax(out.view_of_memory(), x.view_of_memory(), wrap_dim(info(id).name, dim, x), log);
     save(out);
     return out;
   }
@@ -91,8 +95,12 @@ struct LogSumExp : Composed<LogSumExp> {
 
 }  // namespace ops
 
-Tensor softmax(const Tensor& x, int dim) { return call(ops::Softmax{{dim}}, x); }
-Tensor log_softmax(const Tensor& x, int dim) { return call(ops::LogSoftmax{{dim}}, x); }
+Tensor softmax(const Tensor& x, int dim, std::optional<DType> dtype) {
+  return call(ops::Softmax{{dim, dtype}}, x);
+}
+Tensor log_softmax(const Tensor& x, int dim, std::optional<DType> dtype) {
+  return call(ops::LogSoftmax{{dim, dtype}}, x);
+}
 Tensor softmax_grad(const Tensor& g, const Tensor& y, int dim, bool log) {
   return call(ops::SoftmaxGrad{dim, log}, g, y);
 }
@@ -102,7 +110,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
 
 namespace {
 
-std::vector<Sample> softmax_samples(Tensor (*f)(const Tensor&, int)) {
+std::vector<Sample> softmax_samples(auto f) {
   const auto along = [f](int dim) { return [=](Inputs in) { return Tensors{f(in[0], dim)}; }; };
   return {{"last", {uniform_sample({3, 5}, -3, 3)}, along(-1)},
           {"many columns, few rows", {uniform_sample({20, 3}, -3, 3)}, along(1)},
@@ -116,11 +124,11 @@ std::vector<Sample> softmax_samples(Tensor (*f)(const Tensor&, int)) {
 
 template <>
 std::vector<Sample> samples<OpId::softmax>() {
-  return softmax_samples(&softmax);
+  return softmax_samples([](const Tensor& x, int dim) { return softmax(x, dim); });
 }
 template <>
 std::vector<Sample> samples<OpId::log_softmax>() {
-  return softmax_samples(&log_softmax);
+  return softmax_samples([](const Tensor& x, int dim) { return log_softmax(x, dim); });
 }
 template <>
 std::vector<Sample> samples<OpId::softmax_grad>() {

@@ -28,12 +28,15 @@ struct Prod : Composed<Prod> {
   Dims dims;
   bool keepdim;
 
-  Prod(const Dims& dims, bool keepdim) : dims(dims), keepdim(keepdim) {}
+  std::optional<DType> dtype;
+
+  Prod(const Dims& dims, bool keepdim, std::optional<DType> dtype)
+      : dims(dims), keepdim(keepdim), dtype(dtype) {}
 
   void check(Inputs in) const { check_dims("prod", in[0], dims); }
   Tensor compose(Inputs in) const {
     const Tensor& x = in[0];
-    const DType dtype = is_floating(x.dtype()) ? x.dtype() : int64;
+    const DType result = dtype.value_or(is_floating(x.dtype()) ? x.dtype() : int64);
     const std::vector<bool> reduced = reduced_dims(x.shape(), dims);
     Shape kept_first;
     int64_t factors = 1, products = 1;
@@ -44,13 +47,13 @@ struct Prod : Composed<Prod> {
         (going ? factors : products) *= x.size(d);
       }
     }
-    Tensor rest = x.to(compute_type(dtype)).permute(kept_first).reshape({products, factors});
+    Tensor rest = x.to(compute_type(result)).permute(kept_first).reshape({products, factors});
     if (factors == 0) rest = add(sum(rest, 1, true), 1);  // of nothing: 1, with a gradient
     for (int64_t n = rest.size(1); n > 1; n = rest.size(1)) {
       const Tensor product = mul(rest.slice(1, 0, n / 2), rest.slice(1, n / 2, n / 2 * 2));
       rest = n % 2 ? cat({product, rest.slice(1, n - 1)}, 1) : product;
     }
-    return rest.reshape(reduced_shape(x.shape(), dims, keepdim)).to(dtype);
+    return rest.reshape(reduced_shape(x.shape(), dims, keepdim)).to(result);
   }
 };
 
@@ -99,13 +102,19 @@ struct Norm : Composed<Norm> {
   Dims dims;
   bool keepdim;
 
-  Norm(double p, const Dims& dims, bool keepdim) : p(p), dims(dims), keepdim(keepdim) {}
+  std::optional<DType> dtype;
+
+  Norm(double p, const Dims& dims, bool keepdim, std::optional<DType> dtype)
+      : p(p), dims(dims), keepdim(keepdim), dtype(dtype) {}
 
   void check(Inputs in) const {
     check_dims("norm", in[0], dims);
     check_floating("norm", {{"input", in[0]}});
   }
-  Tensor compose(Inputs in) const { return of(in[0].to(compute_type(in[0].dtype()))).to(in[0].dtype()); }
+  Tensor compose(Inputs in) const {
+    const DType result = dtype.value_or(in[0].dtype());
+    return of(in[0].to(compute_type(result))).to(result);
+  }
   Tensor of(const Tensor& x) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     if (p == 2) return power(sum(square(x), dims, keepdim), 0.5);
@@ -121,15 +130,17 @@ struct Norm : Composed<Norm> {
 
 }  // namespace ops
 
-Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) { return call(ops::Prod(dims, keepdim), x); }
+Tensor prod(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  return call(ops::Prod(dims, keepdim, dtype), x);
+}
 Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
   return call(ops::Var(dims, correction, keepdim), x);
 }
 Tensor std(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
   return call(ops::Std(dims, correction, keepdim), x);
 }
-Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
-  return call(ops::Norm(p, dims, keepdim), x);
+Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  return call(ops::Norm(p, dims, keepdim, dtype), x);
 }
 
 template <>
