@@ -1,6 +1,7 @@
 // All of mezzo: `#include <mezzo.h>` and `using namespace mezzo;`.
 #pragma once
 
+#include "amp/amp.h"
 #include "autograd/engine.h"
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"

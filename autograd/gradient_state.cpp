@@ -58,6 +58,7 @@ void Tensor::set_data(const Tensor& data) {
   impl_->offset = data.impl()->offset;
   impl_->strides = data.impl()->strides;
   impl_->dtype = data.impl()->dtype;
+  impl_->cast = nullptr;
 }
 
 std::string_view history_name(const Tensor& tensor) {

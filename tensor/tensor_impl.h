@@ -8,6 +8,12 @@
 
 namespace mezzo {
 
+/// A weight in another dtype, made while the weight's memory had this version. Data alone: no history.
+struct WeightCast {
+  Tensor data;
+  uint32_t version;
+};
+
 struct TensorImpl {
   std::shared_ptr<Storage> storage;
   int64_t offset = 0;  ///< of the first element, in elements
@@ -21,6 +27,8 @@ struct TensorImpl {
   std::shared_ptr<Node> grad_fn;  ///< the op that made it, while recording
   int output_index = 0;           ///< which output of grad_fn it is
   Tensor grad;
+  std::shared_ptr<const WeightCast>
+      cast;  ///< the last that autocast asked for, or null; see amp/weight_cast.h
 };
 
 /// A tensor over part of `storage`. The caller has checked that strides stay inside.

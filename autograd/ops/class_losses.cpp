@@ -158,7 +158,7 @@ struct CrossEntropy : Composed<CrossEntropy> {
     }
   }
   Tensor compose(Inputs in) const {
-    const Tensor log_p = log_softmax(widened(in[0]), class_dim(in[0]));
+    const Tensor log_p = log_softmax(in[0], class_dim(in[0]), compute_type(in[0].dtype()));
     const auto loss = takes_probabilities(in[0], in[1]) ? probability_loss : class_loss;
     return loss(log_p, widened(in[1]), widened(in[2]), options).to(in[0].dtype());
   }

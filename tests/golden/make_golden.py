@@ -4,13 +4,14 @@
 Usage: python make_golden.py [FOLDER]     (default: the folder of this script; needs torch, nothing else)
 
 Each NAME.safetensors holds inputs and what PyTorch makes of them; its metadata says PyTorch's version and holds
-tables as JSON. print.json holds printed tensors. The files are the same, byte for byte, on every run on one machine.
+tables as JSON. print.json holds printed tensors, autocast.json the dtypes of results under autocast. The files are the same, byte for byte, on every run on one machine.
 """
 
 import pathlib
 import sys
 
 import torch
+from autocast import make_autocast
 from layers import make_batch_norm, make_conv2d, make_init, make_mse
 from losses import make_losses
 from ops import make_casts, make_ops
@@ -23,7 +24,7 @@ def main():
     torch.set_num_threads(1)
     print("PyTorch", torch.__version__)
     for make in (make_ops, make_casts, make_conv2d, make_batch_norm, make_mse, make_losses, make_init, make_optim,
-                 make_checkerboard, make_print):
+                 make_checkerboard, make_print, make_autocast):
         make(folder)
 
 

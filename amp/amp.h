@@ -1,0 +1,5 @@
+// Mixed precision: autocast.
+#pragma once
+
+#include "amp/autocast.h"
+#include "amp/trace.h"
