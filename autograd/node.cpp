@@ -106,7 +106,7 @@ Tensor Node::saved(size_t i) const {
 OutputInfo Node::input_info(size_t input) const {
   const Edge& edge = edges[input];
   if (edge.node) return edge.node->outputs[static_cast<size_t>(edge.index)];
-  return {edge.leaf.shape(), edge.leaf.dtype(), edge.leaf.device(), {}};
+  return {edge.leaf.shape(), edge.leaf.dtype(), edge.leaf.device()};
 }
 
 void Saver::finish(Inputs outputs) {
@@ -166,9 +166,9 @@ void separate(Tensor& output, Inputs inputs) {
 void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index) {
   TensorImpl& impl = *output.impl();
   if (static_cast<int>(node->outputs.size()) <= index) node->outputs.resize(static_cast<size_t>(index) + 1);
-  node->outputs[static_cast<size_t>(index)] = {impl.shape, impl.dtype, impl.storage->device(), {}};
+  node->outputs[static_cast<size_t>(index)] = {impl.shape, impl.dtype, impl.storage->device()};
   if (!is_floating(impl.dtype)) return;  // such an output carries no gradient
-  if (impl.grad_fn) {  // changed in place: what it asked of its old history it asks of the new one
+  if (impl.grad_fn) {  // changed in place: it keeps the new gradient; hooks saw the old value and stay there
     auto& before = impl.grad_fn->outputs[static_cast<size_t>(impl.output_index)].retains;
     node->outputs[static_cast<size_t>(index)].retains = std::exchange(before, {});
   }

@@ -21,6 +21,7 @@ struct TensorImpl {
   std::shared_ptr<Node> grad_fn;  ///< the op that made it, while recording
   int output_index = 0;           ///< which output of grad_fn it is
   Tensor grad;
+  Hooks<TensorHook> hooks;  ///< of a leaf; those of another tensor hang on its grad_fn
 };
 
 /// A tensor over part of `storage`. The caller has checked that strides stay inside.
