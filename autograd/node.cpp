@@ -17,6 +17,7 @@ std::atomic<uint64_t> next_sequence{1};
 struct Remains {
   std::vector<Edge> edges;
   std::vector<SavedTensor> saved;
+  std::vector<OutputInfo> outputs;  // their hooks may hold tensors
 };
 thread_local std::vector<Remains>* collecting = nullptr;
 
@@ -80,12 +81,12 @@ Node::Node() : sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
 Node::~Node() {
   if (edges.empty() && saved_.empty()) return;
   if (collecting) {
-    collecting->push_back({std::move(edges), std::move(saved_)});
+    collecting->push_back({std::move(edges), std::move(saved_), std::move(outputs)});
     return;
   }
   std::vector<Remains> pending;
   collecting = &pending;
-  pending.push_back({std::move(edges), std::move(saved_)});
+  pending.push_back({std::move(edges), std::move(saved_), std::move(outputs)});
   while (!pending.empty()) {
     const Remains next = std::move(pending.back());
     pending.pop_back();

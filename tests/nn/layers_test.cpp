@@ -1,6 +1,7 @@
 // Rules of layers that PyTorch's recorded numbers do not cover: bad input, layouts, shapes. BatchNorm has a
 // file of its own.
 #include "tests/nn/layers.h"
+#include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "nn/nn.h"
 #include "tests/error_text.h"
@@ -97,6 +98,13 @@ TEST_CASE("layers: channels-last in, channels-last out, in both directions") {
     CHECK(close(y.detach(), expected, 1e-5));
     CHECK(close(in.grad(), expected_grad, 1e-5));
   }
+}
+
+TEST_CASE("Linear: its gradients beside a residual branch, by differences") {
+  const Tensor h = leaf({.5, -1, 2, .25}, {2, 2}), w = leaf({1, -2, 3, .5}, {2, 2}), b = leaf({.1, .2});
+  const auto f = [](Inputs in) { return Tensors{in[0] + linear(in[0], in[1], in[2])}; };
+  CHECK(gradcheck(f, std::array{h, w, b}) == "");
+  CHECK(gradgradcheck(f, std::array{h, w, b}) == "");
 }
 
 TEST_CASE("Linear: rows of any number of dimensions") {

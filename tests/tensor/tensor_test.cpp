@@ -183,6 +183,8 @@ TEST_CASE("promotion: tensors, then 0-d tensors, then numbers") {
   CHECK(name_of((of(int32, n) / of(int32, n)).dtype()) == "float32");
   CHECK(name_of(where(gt(of(float16, n), 0), of(float16, n), of(float32, n)).dtype()) == "float32");
   CHECK(name_of(where(gt(of(float16, n), 0), of(float16, n), 0.5).dtype()) == "float16");
+  CHECK(values(make({0.5}, float16) + make({0.25}, float32)) == Values{0.75});
+  CHECK(values(make({1, -2}, int64) + make({3, 4}, int64)) == Values{4, 2});
   CHECK(values(make({1}, uint8) + 300) == Values{45});
   CHECK(values(make({2}, float16) * 1e10) == Values{INFINITY});
   CHECK(values(make({0.01}, float16) * scalar(65536, float32))[0] ==
