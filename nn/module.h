@@ -32,7 +32,8 @@ class Module {
   Module();
   virtual ~Module() = default;
 
-  /// Runs the module: sets the path that errors name, then calls forward between the hooks.
+  /// Runs the module: sets the path that errors name, then calls forward between the hooks. Several threads
+  /// may call one module at once, unless its forward changes it (BatchNorm in training).
   Tensor operator()(const Tensor& x);
   /// What the module computes. A module whose forward takes something else than one tensor declares its own,
   /// and says `using Module::forward;` so that compilers do not warn of the hidden one.

@@ -98,6 +98,7 @@ class Tensor {
   /// does not require grad, and in backward if a hook returns another shape, dtype or device.
   HookHandle register_hook(TensorHook hook);
   /// Adds d this / d leaf to the gradient of every leaf below. `gradient` defaults to 1 for a scalar.
+  /// Threads may run separate graphs at once that reach no common leaf; grad() may share those too.
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
   /// The same elements without history.
   Tensor detach() const;
