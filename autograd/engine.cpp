@@ -62,6 +62,23 @@ void accumulate_into_leaf(const Tensor& leaf, Tensor gradient) {
   }
 }
 
+/// Gives the complete gradient of a tensor, made by `maker` or a leaf, to the tensor's hooks.
+void run_hooks(const Hooks<TensorHook>& hooks, std::string_view maker, Tensor& gradient) {
+  if (hooks.empty() || !gradient.defined()) return;
+  for (const auto& hook : hooks.list()) {
+    const Tensor returned = (*hook)(gradient);
+    if (!returned.defined()) continue;
+    if (returned.shape() != gradient.shape() || returned.dtype() != gradient.dtype() ||
+        returned.device() != gradient.device()) {
+      fail("register_hook",
+           text("a hook on ", maker.empty() ? "a leaf" : text("what ", maker, " made"),
+                " returned another shape, dtype or device than the gradient's"),
+           {{"gradient", gradient}, {"returned", returned}});
+    }
+    gradient = returned;
+  }
+}
+
 /// The gradient that a backward starts from.
 Tensor start_gradient(std::string_view op, const Tensor& output, const Tensor& given) {
   if (!output.defined() || !output.requires_grad()) {
@@ -94,7 +111,8 @@ class Engine {
   }
 
   void run(Inputs outputs, Inputs gradients) {
-    if (captures_.empty()) lowest_ = 0;
+    into_leaves_ = captures_.empty();
+    if (into_leaves_) lowest_ = 0;
     std::vector<Tensor> starts;
     for (size_t i = 0; i < outputs.size(); ++i) {
       starts.push_back(start_gradient(op_, outputs[i], i < gradients.size() ? gradients[i] : Tensor()));
@@ -107,11 +125,16 @@ class Engine {
       queue_.pop();
       run_node(*node);
     }
+    for (Capture& capture : captures_) {
+      if (capture.edge.leaf.defined()) finish_leaf(capture);
+    }
   }
 
-  Tensor captured(size_t i) const { return captures_[i].gradient; }
+  Tensor captured(const Edge& edge) { return find(edge)->gradient; }
 
  private:
+  /// A gradient that is collected over the run: one that was asked for, or else of a leaf with hooks, which
+  /// see all of it before the leaf does.
   struct Capture {
     Edge edge;
     Tensor gradient;
@@ -126,14 +149,15 @@ class Engine {
     const auto entry = pending_.find(&node);
     Tensors grads = std::move(entry->second);
     pending_.erase(entry);
-    for (Capture& wanted : captures_) {
-      if (wanted.edge.node.get() == &node) wanted.gradient = grads[static_cast<size_t>(wanted.edge.index)];
-    }
     for (size_t i = 0; i < grads.size(); ++i) {
+      run_hooks(node.outputs[i].hooks, node.name(), grads[i]);
       const auto keeper = node.outputs[i].retains.lock();
       if (keeper && grads[i].defined()) accumulate_into_leaf(Tensor(keeper), grads[i]);
     }
-    if (!captures_.empty() && node.sequence <= lowest_) return;  // nothing that was asked for lies below
+    for (Capture& wanted : captures_) {
+      if (wanted.edge.node.get() == &node) wanted.gradient = grads[static_cast<size_t>(wanted.edge.index)];
+    }
+    if (!into_leaves_ && node.sequence <= lowest_) return;  // nothing that was asked for lies below
     if (node.released()) {
       fail(op_,
            text("runs through ", node.name(), " a second time, but what it saved was freed by the first"), {},
@@ -171,16 +195,33 @@ class Engine {
       }
       accumulate(slots[static_cast<size_t>(edge.index)], std::move(gradient));
     } else if (edge.leaf.defined()) {
-      if (captures_.empty()) return accumulate_into_leaf(edge.leaf, std::move(gradient));
-      for (Capture& wanted : captures_) {
-        if (wanted.edge.leaf.impl() == edge.leaf.impl()) accumulate(wanted.gradient, gradient);
-      }
+      if (Capture* const wanted = find(edge))
+        accumulate(wanted->gradient, std::move(gradient));
+      else if (into_leaves_ && edge.leaf.impl()->hooks.empty())
+        accumulate_into_leaf(edge.leaf, std::move(gradient));
+      else if (into_leaves_)
+        captures_.push_back({edge, std::move(gradient)});
     }
+  }
+
+  /// A leaf's gradient is complete when all has run.
+  void finish_leaf(Capture& capture) {
+    run_hooks(capture.edge.leaf.impl()->hooks, "", capture.gradient);
+    if (into_leaves_) accumulate_into_leaf(capture.edge.leaf, std::move(capture.gradient));
+  }
+
+  Capture* find(const Edge& edge) {
+    const auto found = std::ranges::find_if(captures_, [&](const Capture& capture) {
+      return capture.edge.node == edge.node && capture.edge.index == edge.index &&
+             capture.edge.leaf.impl() == edge.leaf.impl();
+    });
+    return found == captures_.end() ? nullptr : &*found;
   }
 
   std::string_view op_;
   GradOptions options_;
   std::vector<Capture> captures_;
+  bool into_leaves_ = true;       ///< nothing was asked for: leaves get their gradients
   uint64_t lowest_ = UINT64_MAX;  ///< nodes before this one lead to nothing that was asked for
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, RanEarlier> queue_;
   std::unordered_map<const Node*, Tensors> pending_;
@@ -204,7 +245,7 @@ Tensors grad(Inputs outputs, Inputs inputs, Inputs gradients, const GradOptions&
   engine.run(outputs, gradients);
   Tensors result;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    result.push_back(engine.captured(i));
+    result.push_back(engine.captured(edge_to(inputs[i])));
     if (!result.back().defined() && !options.allow_unused) {
       fail("grad", text("input ", i, " was not used in the graph of the outputs"), {{"input", inputs[i]}});
     }
@@ -240,7 +281,7 @@ Tensors vector_jacobian(const std::function<Tensors(Inputs)>& composition, Input
   for (const Tensor& source : sources) engine.capture(edge_to(source));
   engine.run(outputs, starts);
   Tensors result(inputs.size());
-  for (size_t k = 0; k < wanted.size(); ++k) result[wanted[k]] = engine.captured(k);
+  for (size_t k = 0; k < wanted.size(); ++k) result[wanted[k]] = engine.captured(edge_to(sources[k]));
   return result;
 }
 

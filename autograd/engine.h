@@ -14,9 +14,10 @@ struct GradOptions {
   bool allow_unused = false;  ///< an input that takes no part gets an undefined gradient instead of an Error
 };
 
-/// Gradients of sum_i <outputs[i], gradients[i]> in each of `inputs` (leaves or not), as tensors that may
-/// share memory; no tensor's grad() changes. `gradients` may be empty, or undefined where an output is a
-/// scalar: 1. Throws Error if an input does not take part, an output has no history, or the graph was freed.
+/// Gradients of sum_i <outputs[i], gradients[i]> in each of `inputs` (leaves or not), after the inputs'
+/// hooks, as tensors that may share memory; no leaf's grad() changes. `gradients` may be empty, or undefined
+/// where an output is a scalar: 1. Throws Error if an input does not take part, an output has no history, or
+/// the graph was freed.
 Tensors grad(Inputs outputs, Inputs inputs, Inputs gradients = {}, const GradOptions& options = {});
 
 /// Gradients of a composition of ops at `inputs`, for gradients of its outputs: how an op whose forward is

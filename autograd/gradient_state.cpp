@@ -43,6 +43,12 @@ void Tensor::retain_grad() {
   impl_->grad_fn->outputs[static_cast<size_t>(impl_->output_index)].retains = impl_;
 }
 
+HookHandle Tensor::register_hook(TensorHook hook) {
+  if (!requires_grad()) fail("register_hook", "the tensor does not require grad", {{"tensor", *this}});
+  if (is_leaf()) return impl_->hooks.add(std::move(hook));
+  return impl_->grad_fn->outputs[static_cast<size_t>(impl_->output_index)].hooks.add(std::move(hook));
+}
+
 Tensor Tensor::detach() const {
   const View view = view_of_memory();
   return make_view(impl_->storage, impl_->offset, view.shape, view.strides, view.dtype);

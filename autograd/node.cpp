@@ -17,6 +17,7 @@ std::atomic<uint64_t> next_sequence{1};
 struct Remains {
   std::vector<Edge> edges;
   std::vector<SavedTensor> saved;
+  std::vector<OutputInfo> outputs;  // their hooks may hold tensors
 };
 thread_local std::vector<Remains>* collecting = nullptr;
 
@@ -80,12 +81,12 @@ Node::Node() : sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
 Node::~Node() {
   if (edges.empty() && saved_.empty()) return;
   if (collecting) {
-    collecting->push_back({std::move(edges), std::move(saved_)});
+    collecting->push_back({std::move(edges), std::move(saved_), std::move(outputs)});
     return;
   }
   std::vector<Remains> pending;
   collecting = &pending;
-  pending.push_back({std::move(edges), std::move(saved_)});
+  pending.push_back({std::move(edges), std::move(saved_), std::move(outputs)});
   while (!pending.empty()) {
     const Remains next = std::move(pending.back());
     pending.pop_back();
@@ -106,7 +107,7 @@ Tensor Node::saved(size_t i) const {
 OutputInfo Node::input_info(size_t input) const {
   const Edge& edge = edges[input];
   if (edge.node) return edge.node->outputs[static_cast<size_t>(edge.index)];
-  return {edge.leaf.shape(), edge.leaf.dtype(), edge.leaf.device(), {}};
+  return {edge.leaf.shape(), edge.leaf.dtype(), edge.leaf.device()};
 }
 
 void Saver::finish(Inputs outputs) {
@@ -166,9 +167,9 @@ void separate(Tensor& output, Inputs inputs) {
 void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index) {
   TensorImpl& impl = *output.impl();
   if (static_cast<int>(node->outputs.size()) <= index) node->outputs.resize(static_cast<size_t>(index) + 1);
-  node->outputs[static_cast<size_t>(index)] = {impl.shape, impl.dtype, impl.storage->device(), {}};
+  node->outputs[static_cast<size_t>(index)] = {impl.shape, impl.dtype, impl.storage->device()};
   if (!is_floating(impl.dtype)) return;  // such an output carries no gradient
-  if (impl.grad_fn) {  // changed in place: what it asked of its old history it asks of the new one
+  if (impl.grad_fn) {  // changed in place: it keeps the new gradient; hooks saw the old value and stay there
     auto& before = impl.grad_fn->outputs[static_cast<size_t>(impl.output_index)].retains;
     node->outputs[static_cast<size_t>(index)].retains = std::exchange(before, {});
   }

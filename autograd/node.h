@@ -38,7 +38,8 @@ struct OutputInfo {
   Shape shape;
   DType dtype = DType::float32;
   Device device;
-  std::weak_ptr<TensorImpl> retains;  ///< the output itself, if it asked to keep its gradient
+  std::weak_ptr<TensorImpl> retains{};  ///< the output itself, if it asked to keep its gradient
+  Hooks<TensorHook> hooks{};
 };
 
 /// A tensor kept for backward, with the version it had. An output is kept without its history, which would be

@@ -20,6 +20,10 @@ struct Options {
   int size = 256, channels = 256, steps = 5, warmup = 2, threads = 2;
   uint64_t seed = 0;
   bool products = false;
+  std::string amp = "off";
+
+  /// What the step runs in.
+  DType dtype() const { return amp == "bf16" ? bfloat16 : amp == "fp16" ? float16 : float32; }
 };
 
 double now_ms() {
@@ -45,7 +49,11 @@ ordered_json time_training(const Options& options) {
     record.begin_step();
     const double start = now_ms();
     adam.zero_grad();
-    const Tensor loss = loss_fn(net(inputs), targets);
+    Tensor loss;
+    {
+      const amp::Autocast autocast("cpu", options.dtype(), options.dtype() != float32);
+      loss = loss_fn(net(inputs), targets);
+    }
     const double computed = now_ms();
     loss.backward();
     const double differentiated = now_ms();
@@ -57,11 +65,12 @@ ordered_json time_training(const Options& options) {
   }
   std::ranges::sort(steps, {}, &Step::total);
   const Step& median = steps[steps.size() / 2];
-  return record.result({}, float32,
+  return record.result({}, options.dtype(),
                        {{"workload", "checkerboard"},
                         {"framework", "mezzo"},
                         {"threads", options.threads},
                         {"size", options.size},
+                        {"amp", options.amp},
                         {"median_step_ms", median.total},
                         {"min_step_ms", steps.front().total},
                         {"forward_ms", median.forward},
@@ -86,9 +95,10 @@ ordered_json time_products(const Options& options) {
                                 {channels, channels},
                                 {channels, int64_t{1}}}) {
     const auto image = [&](int64_t depth) {
-      return randn({1, depth, size, size}, {.format = channels_last});
+      return randn({1, depth, size, size}, {.format = channels_last}).to(options.dtype());
     };
-    const Tensor x = image(in), g = image(out), weight = randn({out, in, 1, 1}), bias = randn({out});
+    const Tensor x = image(in), g = image(out);
+    const Tensor weight = randn({out, in, 1, 1}).to(options.dtype()), bias = randn({out}).to(options.dtype());
     const auto add = [&, in = in, out = out](const char* direction, std::function<void()> run) {
       products.push_back({text(direction, ' ', in, " to ", out),
                           2e-9 * static_cast<double>(in * out * pixels), std::move(run)});
@@ -125,6 +135,7 @@ ordered_json time_products(const Options& options) {
           {"framework", "mezzo"},
           {"threads", options.threads},
           {"size", options.size},
+          {"amp", options.amp},
           {"median_ms", median(totals)},
           {"min_ms", *std::ranges::min_element(totals)},
           {"gflop", gflop},
@@ -144,6 +155,7 @@ int main(int argc, char** argv) {
   app.add_option("--warmup", options.warmup, "Steps before them")->check(CLI::NonNegativeNumber);
   app.add_option("--threads", options.threads, "Threads of the kernels")->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "Seed of the initial weights");
+  app.add_option("--amp", options.amp, "Mixed precision")->check(CLI::IsMember({"off", "bf16", "fp16"}));
   app.add_flag("--products", options.products, "Time the matrix products of a step and nothing else");
   CLI11_PARSE(app, argc, argv);
   set_num_threads(options.threads);

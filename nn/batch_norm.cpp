@@ -7,10 +7,11 @@
 
 namespace mezzo::nn {
 
-BatchNorm2d::BatchNorm2d(int64_t num_features, const BatchNorm2dOptions& options)
-    : num_features_(num_features), options_(options) {
-  if (num_features < 1) fail("BatchNorm2d", text("needs at least 1 channel, not ", num_features));
-  if (options.eps < 0) fail("BatchNorm2d", text("eps = ", options.eps, " is negative"));
+BatchNorm::BatchNorm(std::string_view name, const Input& input, int64_t num_features,
+                     const BatchNormOptions& options)
+    : input_(input), num_features_(num_features), options_(options) {
+  if (num_features < 1) fail(name, text("needs at least 1 channel, not ", num_features));
+  if (options.eps < 0) fail(name, text("eps = ", options.eps, " is negative"));
   if (options.affine) {
     weight = add_parameter("weight", ones({num_features}));
     bias = add_parameter("bias", zeros({num_features}));
@@ -22,9 +23,9 @@ BatchNorm2d::BatchNorm2d(int64_t num_features, const BatchNorm2dOptions& options
   }
 }
 
-Tensor BatchNorm2d::forward(const Tensor& x) {
-  if (x.dim() != 4)
-    fail("batch_norm", text("expected [N, C, H, W] but the input has ", x.dim(), " dimensions"),
+Tensor BatchNorm::forward(const Tensor& x) {
+  if (x.dim() < input_.least || x.dim() > input_.most)
+    fail("batch_norm", text("expected ", input_.shape, " but the input has ", x.dim(), " dimensions"),
          {{"input", x}});
   if (x.size(1) != num_features_) {
     fail("batch_norm", text("input has ", x.size(1), " channels but the layer expects ", num_features_),
@@ -40,7 +41,7 @@ Tensor BatchNorm2d::forward(const Tensor& x) {
   return y;
 }
 
-std::string BatchNorm2d::extra() const {
+std::string BatchNorm::extra() const {
   const auto flag = [](bool set) { return set ? "True" : "False"; };
   const auto number = [](double value) { return text(value, value == std::floor(value) ? ".0" : ""); };
   return text(num_features_, ", eps=", options_.eps,

@@ -1,13 +1,14 @@
-// BatchNorm2d: normalisation by the statistics of each channel.
+// BatchNorm1d and BatchNorm2d: normalisation by the statistics of each channel.
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "nn/module.h"
 
 namespace mezzo::nn {
 
-struct BatchNorm2dOptions {
+struct BatchNormOptions {
   double eps = 1e-5;  ///< added to the variance
   std::optional<double> momentum =
       0.1;             ///< weight of a batch in the running statistics; none: their plain average
@@ -15,21 +16,41 @@ struct BatchNorm2dOptions {
   bool track_running_stats = true;  ///< keep running statistics, for evaluation
 };
 
-/// y = (x - mean) / sqrt(var + eps) * weight + bias over N, H, W for each channel of x [N, C, H, W]. In
-/// training mean and (biased) var are the batch's and feed running_mean and, unbiased, running_var; in
-/// evaluation the running ones are used. Ioffe and Szegedy, "Batch Normalization" (2015).
-class BatchNorm2d : public Module {
+/// y = (x - mean) / sqrt(var + eps) * weight + bias for each channel of x. In training mean and (biased) var
+/// are the batch's and feed running_mean and, unbiased, running_var; in evaluation the running ones are used.
+/// Ioffe and Szegedy, "Batch Normalization" (2015).
+class BatchNorm : public Module {
  public:
-  explicit BatchNorm2d(int64_t num_features, const BatchNorm2dOptions& options = {});
   Tensor forward(const Tensor& x) override;
   std::string extra() const override;
 
   Tensor weight, bias;                                    ///< undefined if not affine
   Tensor running_mean, running_var, num_batches_tracked;  ///< undefined if not tracked
 
+ protected:
+  /// What the layer takes: between `least` and `most` dimensions, written out in `shape`.
+  struct Input {
+    int least, most;
+    std::string_view shape;
+  };
+  BatchNorm(std::string_view name, const Input& input, int64_t num_features, const BatchNormOptions& options);
+
  private:
+  Input input_;
   int64_t num_features_;
-  BatchNorm2dOptions options_;
+  BatchNormOptions options_;
+};
+
+/// BatchNorm of rows [N, C], over N, or of sequences [N, C, L], over N and L.
+struct BatchNorm1d : BatchNorm {
+  explicit BatchNorm1d(int64_t num_features, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm1d", {2, 3, "[N, C] or [N, C, L]"}, num_features, options) {}
+};
+
+/// BatchNorm of images [N, C, H, W], over N, H and W.
+struct BatchNorm2d : BatchNorm {
+  explicit BatchNorm2d(int64_t num_features, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm2d", {4, 4, "[N, C, H, W]"}, num_features, options) {}
 };
 
 }  // namespace mezzo::nn

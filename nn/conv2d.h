@@ -1,6 +1,10 @@
 // Conv2d: a convolution over images.
 #pragma once
 
+#include <concepts>
+#include <optional>
+#include <string>
+
 #include "nn/module.h"
 #include "tensor/kernels.h"
 
@@ -13,8 +17,20 @@ struct Size2 {
   Size2(int64_t height, int64_t width) : height(height), width(width) {}
 };
 
+/// Rows and columns of zeros on each side of an image. Or a word: "same" keeps the image's size (stride 1
+/// only; of an odd number the last goes below or to the right), "valid" pads nothing.
+struct Padding : Size2 {
+  using Size2::Size2;
+  template <std::convertible_to<std::string> Word>
+  Padding(const Word& word) : Size2(0), word(word) {}
+
+  std::optional<std::string> word;
+};
+
 struct Conv2dOptions {
-  Size2 stride = 1, padding = 0, dilation = 1;
+  Size2 stride = 1;
+  Padding padding = 0;
+  Size2 dilation = 1;
   int64_t groups = 1;
   bool bias = true;
 };
@@ -32,6 +48,7 @@ class Conv2d : public Module {
 
  private:
   ConvGeometry geometry_;
+  std::optional<std::string> padding_;  ///< its word
 };
 
 }  // namespace mezzo::nn

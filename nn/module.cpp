@@ -30,6 +30,38 @@ void append_new(NamedTensors& all, std::unordered_set<const TensorImpl*>& seen, 
   if (value.defined() && seen.insert(value.impl()).second) all.emplace_back(name, value);
 }
 
+void replace(Tensor& value, const Tensor& by) {
+  if (by.defined()) value = by;
+}
+
+/// grad_input after the hooks.
+Tensor run_hooks(const Hooks<BackwardHook>& hooks, Tensor grad_input, const Tensor& grad_output) {
+  for (const auto& hook : hooks.list()) replace(grad_input, (*hook)(grad_input, grad_output));
+  return grad_input;
+}
+
+/// y for the caller, so that backward gives `hooks` the gradients of y and of x.
+Tensor watched(const Hooks<BackwardHook>& hooks, Tensor x, const Tensor& y) {
+  Tensor output = y.expand(y.shape());
+  if (!x.requires_grad()) {
+    output.register_hook([hooks](const Tensor& grad_output) {
+      if (run_hooks(hooks, {}, grad_output).defined())
+        fail("register_full_backward_hook", "a hook replaced the gradient of an input that requires none");
+      return Tensor();
+    });
+    return output;
+  }
+  const auto grad_output = std::make_shared<Tensor>();
+  output.register_hook([grad_output](const Tensor& grad) {
+    *grad_output = grad;
+    return Tensor();
+  });
+  x.register_hook([hooks, grad_output](const Tensor& grad) {
+    return run_hooks(hooks, grad, std::exchange(*grad_output, {}));
+  });
+  return output;
+}
+
 std::string joined(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
@@ -41,13 +73,22 @@ struct Module::State {
   NamedTensors parameters, buffers;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children;
   bool training = true;
+  Hooks<ForwardPreHook> pre_hooks;
+  Hooks<ForwardHook> forward_hooks;
+  Hooks<BackwardHook> backward_hooks;
 };
 
 Module::Module() : state_(std::make_shared<State>()) {}
 
-Tensor Module::operator()(const Tensor& x) {
+Tensor Module::operator()(const Tensor& input) {
   const ModuleScope scope(state_->name);
-  return forward(x);
+  Tensor x = input;
+  for (const auto& hook : state_->pre_hooks.list()) replace(x, (*hook)(x));
+  const bool watch = grad_enabled() && !state_->backward_hooks.empty();
+  if (watch && x.requires_grad()) x = x.expand(x.shape());  // a tensor of this call alone, as the output
+  Tensor y = forward(x);
+  for (const auto& hook : state_->forward_hooks.list()) replace(y, (*hook)(x, y));
+  return watch && y.requires_grad() ? watched(state_->backward_hooks, x, y) : y;
 }
 
 Tensor Module::forward(const Tensor& x) {
@@ -89,6 +130,16 @@ NamedTensors Module::named_buffers() const {
 
 std::vector<std::pair<std::string, std::shared_ptr<Module>>> Module::children() const {
   return state_->children;
+}
+
+HookHandle Module::register_forward_pre_hook(ForwardPreHook hook) {
+  return state_->pre_hooks.add(std::move(hook));
+}
+HookHandle Module::register_forward_hook(ForwardHook hook) {
+  return state_->forward_hooks.add(std::move(hook));
+}
+HookHandle Module::register_full_backward_hook(BackwardHook hook) {
+  return state_->backward_hooks.add(std::move(hook));
 }
 
 void Module::apply(const std::function<void(Module&)>& f) {

@@ -21,12 +21,19 @@ namespace mezzo::nn {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
+/// What hooks on modules see; each may return what is to replace its first argument (a ForwardHook: the
+/// output). An undefined Tensor keeps it.
+using ForwardPreHook = std::function<Tensor(const Tensor& input)>;
+using ForwardHook = std::function<Tensor(const Tensor& input, const Tensor& output)>;
+using BackwardHook = std::function<Tensor(const Tensor& grad_input, const Tensor& grad_output)>;
+
 class Module {
  public:
   Module();
   virtual ~Module() = default;
 
-  /// Runs the module: sets the path that errors name, then calls forward.
+  /// Runs the module: sets the path that errors name, then calls forward between the hooks. Several threads
+  /// may call one module at once, unless its forward changes it (BatchNorm in training).
   Tensor operator()(const Tensor& x);
   /// What the module computes. A module whose forward takes something else than one tensor declares its own,
   /// and says `using Module::forward;` so that compilers do not warn of the hidden one.
@@ -43,11 +50,20 @@ class Module {
   /// Calls f on this module and on all below it, children first.
   void apply(const std::function<void(Module&)>& f);
 
+  // --- hooks of the call on one tensor; copies share them, and several run in their order
+  HookHandle register_forward_pre_hook(ForwardPreHook hook);
+  HookHandle register_forward_hook(ForwardHook hook);
+  /// Runs in backward when the gradients of output and input are complete; grad_input is undefined, and
+  /// cannot be replaced, where the input requires no grad. While there is such a hook, neither input nor
+  /// output may be changed in place.
+  HookHandle register_full_backward_hook(BackwardHook hook);
+
   // --- mode
   /// Training or evaluation, for this module and all below it: BatchNorm uses batch or running statistics.
   Module& train(bool training = true);
   Module& eval() { return train(false); }
   bool is_training() const;
+  /// Freezes (false) or thaws the parameters; a gradient that is there stays.
   Module& requires_grad_(bool requires_grad = true);
   /// Forgets the gradients of all parameters.
   void zero_grad();

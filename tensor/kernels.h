@@ -41,10 +41,12 @@ struct View {
 enum class Reduction : uint8_t { sum, mean, amax, amin, any, all, argmax, argmin };
 inline constexpr int kReductions = 8;
 
-/// Stride, padding, dilation as {height, width}.
+/// Stride, padding, dilation as {height, width}. `padding` zeros stand before the first row and column and
+/// after the last, where `padding_after` are added to them.
 struct ConvGeometry {
   std::array<int64_t, 2> stride{1, 1}, padding{0, 0}, dilation{1, 1};
   int64_t groups = 1;
+  std::array<int64_t, 2> padding_after{0, 0};
 };
 
 /// Counter-based random numbers: element i is drawn from block i / 4 after `offset` of the stream `seed`.

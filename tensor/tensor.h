@@ -13,6 +13,7 @@
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 #include "tensor/error.h"
+#include "tensor/hooks.h"
 #include "tensor/scalar.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
@@ -39,6 +40,9 @@ struct TensorOptions {
   bool requires_grad = false;
   MemoryFormat format = MemoryFormat::contiguous;
 };
+
+/// Sees a gradient, and returns what is to replace it; an undefined Tensor keeps it.
+using TensorHook = std::function<Tensor(const Tensor& grad)>;
 
 /// Dimensions to reduce: `{0, 2}`, or one: `1`. None stands for all. Negative ones count from the end.
 struct Dims : Shape {
@@ -98,7 +102,12 @@ class Tensor {
   void set_grad(const Tensor& grad);
   /// Keeps the gradient of a tensor that is not a leaf.
   void retain_grad();
+  /// Runs `hook` in each backward on this tensor's gradient, once that is complete and before it goes on or
+  /// is kept; several in their order. It must not change the gradient in place. Throws Error if the tensor
+  /// does not require grad, and in backward if a hook returns another shape, dtype or device.
+  HookHandle register_hook(TensorHook hook);
   /// Adds d this / d leaf to the gradient of every leaf below. `gradient` defaults to 1 for a scalar.
+  /// Threads may run separate graphs at once that reach no common leaf; grad() may share those too.
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
   /// The same elements without history.
   Tensor detach() const;

@@ -27,8 +27,8 @@ struct TensorImpl {
   std::shared_ptr<Node> grad_fn;  ///< the op that made it, while recording
   int output_index = 0;           ///< which output of grad_fn it is
   Tensor grad;
-  std::shared_ptr<const WeightCast>
-      cast;  ///< the last that autocast asked for, or null; see amp/weight_cast.h
+  Hooks<TensorHook> hooks;  ///< of a leaf; those of another tensor hang on its grad_fn
+  std::shared_ptr<const WeightCast> cast;  ///< the last that autocast asked for: amp/weight_cast.h
 };
 
 /// A tensor over part of `storage`. The caller has checked that strides stay inside.

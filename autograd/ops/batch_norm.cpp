@@ -153,7 +153,7 @@ struct BatchNormGrad {
   /// The same three gradients by plain ops. With batch statistics mean and invstd are functions of x: invstd
   /// is made again from x, its constant part (eps) being what the saved value leaves beside the variance.
   Tensors composition(Inputs in) const {
-    const Tensor &g = in[0], &x = in[1], &weight = in[2];
+    const Tensor g = in[0].to(in[3].dtype()), x = in[1].to(in[3].dtype()), &weight = in[2];
     const Dims dims = all_but_channels(x);
     Tensor mean = over_channels(in[3], x), invstd = over_channels(in[4], x);
     if (batch_statistics) {
@@ -201,6 +201,7 @@ std::vector<Sample> samples<OpId::batch_norm>() {
   return {
       {"images", {uniform_sample({2, 3, 4, 5}), uniform_sample({3}, 0.5, 2), uniform_sample({3})}, train},
       {"rows", {uniform_sample({5, 3}), uniform_sample({3}, 0.5, 2), uniform_sample({3})}, train},
+      {"sequences", {uniform_sample({2, 3, 5}), uniform_sample({3}, 0.5, 2), uniform_sample({3})}, train},
       {"no weight", {uniform_sample({3, 2, 2, 2})}, train},
       {"running statistics", {uniform_sample({2, 3, 2, 2}), uniform_sample({3}), uniform_sample({3})}, eval},
       {"no images", {uniform_sample({0, 3, 2, 2}), uniform_sample({3}), uniform_sample({3})}, eval}};

@@ -13,10 +13,14 @@ namespace ops {
 
 namespace {
 
+int64_t padded(const ConvGeometry& geometry, int64_t input, size_t axis) {
+  return input + 2 * geometry.padding[axis] + geometry.padding_after[axis];
+}
+
 /// OH and OW: floor((H + 2 padding - dilation (K - 1) - 1) / stride) + 1.
 int64_t output_size(const ConvGeometry& geometry, int64_t input, int64_t kernel, size_t axis) {
   const int64_t span = geometry.dilation[axis] * (kernel - 1) + 1;
-  return (input + 2 * geometry.padding[axis] - span) / geometry.stride[axis] + 1;
+  return (padded(geometry, input, axis) - span) / geometry.stride[axis] + 1;
 }
 
 Shape output_shape(const ConvGeometry& geometry, const Shape& x, const Shape& weight) {
@@ -45,13 +49,12 @@ void check_geometry(std::string_view op, const ConvGeometry& geometry, const Sha
   for (size_t axis = 0; axis < 2; ++axis) {
     const int64_t size = x[2 + static_cast<int>(axis)], kernel = weight[2 + static_cast<int>(axis)];
     if (geometry.stride[axis] < 1 || geometry.dilation[axis] < 1 || geometry.padding[axis] < 0 ||
-        kernel < 1) {
+        geometry.padding_after[axis] < 0 || kernel < 1) {
       wrong("stride, dilation and kernel size must be at least 1, padding at least 0");
     }
     const int64_t span = geometry.dilation[axis] * (kernel - 1) + 1;
-    if (span > size + 2 * geometry.padding[axis]) {
-      wrong(text("the kernel spans ", span, " but the padded input ", size + 2 * geometry.padding[axis]));
-    }
+    const int64_t all = padded(geometry, size, axis);
+    if (span > all) wrong(text("the kernel spans ", span, " but the padded input ", all));
   }
 }
 
@@ -189,6 +192,10 @@ const std::vector<Case>& cases() {
       {"1x1", {2, 3, 4, 5}, {4, 3, 1, 1}, {}},
       {"3x3 padded", {1, 2, 5, 4}, {3, 2, 3, 3}, {.padding = {1, 1}}},
       {"strides and oblong kernel", {2, 2, 6, 5}, {2, 2, 3, 2}, {.stride = {2, 1}, .padding = {0, 1}}},
+      {"padded more at the end",
+       {1, 2, 5, 4},
+       {3, 2, 2, 4},
+       {.stride = {1, 2}, .padding = {0, 1}, .padding_after = {1, 1}}},
       {"dilated", {1, 2, 6, 6}, {2, 2, 2, 3}, {.padding = {1, 0}, .dilation = {3, 2}}},
       {"groups", {2, 4, 4, 4}, {6, 2, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}, .groups = 2}},
       {"depthwise", {1, 3, 4, 4}, {3, 1, 3, 3}, {.padding = {1, 1}, .groups = 3}},

@@ -50,7 +50,7 @@ void matmul_as(const View& out, const View& a, const View& b, const View& bias) 
 template <class Term>
 void for_each_term(const Shape& out, const Shape& input, const Shape& weight, const ConvGeometry& geometry,
                    Term&& term) {
-  const auto& [stride, padding, dilation, groups] = geometry;
+  const auto& [stride, padding, dilation, groups, after] = geometry;  // `after` shows in out's shape
   const int64_t group_in = weight[1], group_out = weight[0] / groups;
   size_t o = 0;
   for (int64_t n = 0; n < out[0]; ++n)

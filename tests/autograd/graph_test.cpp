@@ -46,6 +46,20 @@ TEST_CASE("a chain held through saved tensors is freed, with and without backwar
   CHECK(memory_stats(test_device()).live == before);
 }
 
+TEST_CASE("a chain held by nothing but hooks is freed") {
+  const size_t before = memory_stats(test_device()).live;
+  {
+    const Tensor a = leaf({1});
+    Tensor last = a * 1;
+    for (int i = 0; i < 100'000; ++i) {
+      Tensor next = a * 1;
+      next.register_hook([last](const Tensor&) { return last; });
+      last = next;
+    }
+  }
+  CHECK(memory_stats(test_device()).live == before);
+}
+
 TEST_CASE("a chain held by nothing but a saved tensor of another graph is freed") {
   const size_t before = memory_stats(test_device()).live;
   {

@@ -1,4 +1,4 @@
-"""Conv2d, BatchNorm2d, MSE and initial bounds."""
+"""Conv2d, BatchNorm1d, BatchNorm2d, MSE and initial bounds."""
 
 import functools
 import itertools
@@ -10,7 +10,8 @@ from store import COMPARED, draws, name_of, record, save
 
 
 def make_conv2d(folder):
-    """CASE.geometry is [stride 2, padding 2, dilation 2, groups]; in0, in1, in2 are input, weight, bias."""
+    """CASE.geometry is [stride 2, padding 2, dilation 2, groups], CASE.same [dilation 2, groups] with padding="same";
+    in0, in1, in2 are input, weight, bias."""
     #        input           weight        bias   stride  padding dilation groups
     cases = {
         "1x1": ((2, 3, 4, 5), (6, 3, 1, 1), True, (1, 1), (0, 0), (1, 1), 1),
@@ -36,12 +37,23 @@ def make_conv2d(folder):
         options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         record(tensors, case, functools.partial(F.conv2d, **options), inputs,
                geometry=[*stride, *padding, *dilation, groups])
+    #        input           weight        dilation groups
+    cases = {
+        "same": ((2, 3, 5, 4), (4, 3, 3, 5), (1, 1), 1),
+        "same_even": ((2, 2, 5, 6), (3, 2, 2, 4), (1, 1), 1),
+        "same_uneven": ((1, 4, 6, 5), (2, 2, 4, 2), (3, 1), 2),
+        "same_beyond": ((1, 1, 2, 3), (2, 1, 6, 4), (1, 2), 1),
+    }
+    for case, (x, w, dilation, groups) in cases.items():
+        record(tensors, case, functools.partial(F.conv2d, padding="same", dilation=dilation, groups=groups),
+               draws("conv2d" + case, x, w, (w[0],)), same=[*dilation, groups])
     save(folder / "conv2d.safetensors", tensors)
 
 
 def make_batch_norm(folder):
     """Three steps of training, then one of evaluation; entry i of each stored tensor belongs to step i.
-    The table `cases` says momentum (null: cumulative), affine and track_running_stats."""
+    The table `cases` says momentum (null: cumulative), affine and track_running_stats; the rank of x says whether the
+    layer is a BatchNorm1d or a BatchNorm2d."""
     cases = {f"momentum_{m}".replace(".", "_"): {"momentum": m, "affine": True, "track_running_stats": True}
              for m in (0.1, None, 0.0, 1.0)}
     cases |= {
@@ -49,11 +61,14 @@ def make_batch_norm(folder):
         "untracked": {"momentum": 0.1, "affine": True, "track_running_stats": False},
         "plain_untracked": {"momentum": 0.1, "affine": False, "track_running_stats": False},
     }
+    shapes = {"rows": (5, 3), "rows_plain": (5, 3), "sequences": (2, 3, 4)}  # the others: images
+    cases |= {case: cases["plain" if "plain" in case else "momentum_0_1"] for case in shapes}
     tensors = {}
     for (case, options), dtype in itertools.product(cases.items(), COMPARED):
-        layer = torch.nn.BatchNorm2d(3, **options, dtype=dtype)
-        x, grad_out, weight, bias = draws("batch_norm" + case, (4, 4, 3, 3, 2), (4, 4, 3, 3, 2), (3,), (3,))
-        x = (x + torch.arange(3.0).view(3, 1, 1)).to(dtype).requires_grad_()  # a different mean for each channel
+        shape = (4, *shapes.get(case, (4, 3, 3, 2)))
+        layer = (torch.nn.BatchNorm2d if len(shape) == 5 else torch.nn.BatchNorm1d)(3, **options, dtype=dtype)
+        x, grad_out, weight, bias = draws("batch_norm" + case, shape, shape, (3,), (3,))
+        x = (x + torch.arange(3.0).view(3, *[1] * (len(shape) - 3))).to(dtype).requires_grad_()  # a different mean for each channel
         found = {"x": x, "grad_out": grad_out.to(dtype)}
         if options["affine"]:
             found |= {"weight": weight.to(dtype), "bias": bias.to(dtype)}

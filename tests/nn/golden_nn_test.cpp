@@ -31,6 +31,25 @@ TEST_CASE("golden: conv2d and its gradients") {
   CHECK(cases >= 16);
 }
 
+TEST_CASE("golden: Conv2d with padding \"same\"") {
+  const Golden golden("conv2d");
+  int cases = 0;
+  for (const std::string& key : golden.keys("same")) {
+    const std::string name = key.substr(0, key.find('.'));
+    if (key != name + ".same") continue;
+    const auto options = golden.tensor(key).to_vector<int64_t>();
+    check_case(golden, name, [&](const Tensors& x) {
+      nn::Conv2d layer(x[0].size(1), x[1].size(0), {x[1].size(2), x[1].size(3)},
+                       {.padding = "same", .dilation = {options[0], options[1]}, .groups = options[2]});
+      layer.weight = x[1];
+      layer.bias = x[2];
+      return layer(x[0]);
+    });
+    ++cases;
+  }
+  CHECK(cases == 4);
+}
+
 TEST_CASE("golden: mse_loss and its gradients") {
   const Golden golden("mse");
   const std::map<std::string, LossReduction> reductions{
@@ -45,19 +64,18 @@ TEST_CASE("golden: mse_loss and its gradients") {
 
 namespace {
 
-nn::BatchNorm2d make_batch_norm(const nlohmann::json& options, DType dtype) {
-  std::optional<double> momentum;
-  if (!options.at("momentum").is_null()) momentum = options.at("momentum").get<double>();
-  nn::BatchNorm2d layer(3, {.momentum = momentum,
-                            .affine = options.at("affine"),
-                            .track_running_stats = options.at("track_running_stats")});
-  layer.to(dtype).to(test_device());
-  return layer;
+nn::BatchNormOptions options_of(const nlohmann::json& table) {
+  nn::BatchNormOptions options{.affine = table.at("affine"),
+                               .track_running_stats = table.at("track_running_stats")};
+  options.momentum.reset();
+  if (!table.at("momentum").is_null()) options.momentum = table.at("momentum").get<double>();
+  return options;
 }
 
 /// Three steps of training and one of evaluation; `prefix` is CASE.DTYPE. of the golden file.
-void check_batch_norm(const Golden& golden, const std::string& prefix, nn::BatchNorm2d layer, DType dtype) {
+void check_batch_norm(const Golden& golden, const std::string& prefix, nn::BatchNorm layer, DType dtype) {
   CAPTURE(prefix);
+  layer.to(dtype).to(test_device());
   const double tolerance = golden_tolerance(dtype);
   const auto stored = [&](const std::string& name) { return golden.tensor(prefix + name).to(test_device()); };
   for (auto& [name, parameter] : layer.named_parameters()) {
@@ -87,16 +105,19 @@ void check_batch_norm(const Golden& golden, const std::string& prefix, nn::Batch
 
 }  // namespace
 
-TEST_CASE("golden: BatchNorm2d in training and evaluation") {
+TEST_CASE("golden: BatchNorm1d and BatchNorm2d in training and evaluation") {
   const Golden golden("batch_norm");
   const auto cases = nlohmann::json::parse(golden.metadata("cases"));
-  CHECK(cases.size() == 7);
-  for (const auto& [name, options] : cases.items()) {
+  CHECK(cases.size() == 10);
+  for (const auto& [name, table] : cases.items()) {
+    const nn::BatchNormOptions options = options_of(table);
     for (const DType dtype : {float32, float64}) {
       const std::string prefix = text(name, '.', name_of(dtype), '.');
-      const nn::BatchNorm2d layer = make_batch_norm(options, dtype);
-      CHECK(layer.named_parameters().size() == (options.at("affine") ? 2 : 0));
-      CHECK(layer.named_buffers().size() == (options.at("track_running_stats") ? 3 : 0));
+      const bool images = golden.tensor(prefix + "x").dim() == 5;
+      const nn::BatchNorm layer =
+          images ? nn::BatchNorm(nn::BatchNorm2d(3, options)) : nn::BatchNorm1d(3, options);
+      CHECK(layer.named_parameters().size() == (options.affine ? 2 : 0));
+      CHECK(layer.named_buffers().size() == (options.track_running_stats ? 3 : 0));
       check_batch_norm(golden, prefix, layer, dtype);
     }
   }

@@ -134,7 +134,9 @@ struct ConvCase {
     for (int d = 0; d < 2; ++d) {
       const auto i = static_cast<size_t>(d);
       const int64_t reach = geometry.dilation[i] * (weight[d + 2] - 1) + 1;
-      result[d + 2] = (input[d + 2] + 2 * geometry.padding[i] - reach) / geometry.stride[i] + 1;
+      result[d + 2] =
+          (input[d + 2] + 2 * geometry.padding[i] + geometry.padding_after[i] - reach) / geometry.stride[i] +
+          1;
     }
     return result;
   }
@@ -153,6 +155,7 @@ const ConvCase kConvCases[] = {
     {{2, 8, 5, 5}, {4, 8, 1, 1}, {{2, 2}, {0, 0}, {1, 1}, 1}},
     {{3, 4, 1, 1}, {5, 4, 1, 1}, {}},
     {{2, 1, 8, 8}, {4, 1, 5, 5}, {{1, 1}, {2, 2}, {1, 1}, 1}},
+    {{2, 4, 7, 8}, {8, 2, 2, 4}, {{1, 2}, {0, 1}, {1, 1}, 2, {1, 1}}},  // more padding at the end
 };
 
 /// Runs the three kernels; `layout` is that of out and grad_input, input_layout of input and grad_out.

@@ -48,6 +48,8 @@ TEST_CASE("promotion: division is true, other arithmetic keeps integers") {
   CHECK(a.floor_divide(b).dtype() == int32);
   CHECK(values(a.floor_divide(b)) == Values{3, -4});
   CHECK(exp(a).dtype() == float32);
+  CHECK(values(make({1, -2}, int64) + make({3, 4}, int64)) == Values{4, 2});
+  CHECK(values(make({0.5}, float16) + make({0.25}, float32)) == Values{0.75});
   CHECK(sum(make({1, 1}, bool_)).dtype() == int64);
   CHECK(prod(make({200, 2}, uint8)).item<int64_t>() == 400);
 }

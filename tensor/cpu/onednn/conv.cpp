@@ -12,7 +12,7 @@ enum Operation { forward = 1, input_grad, weight_grad };
 
 Key key_of(Operation operation, const ConvGeometry& geometry) {
   Key key(operation);
-  for (const auto& pair : {geometry.stride, geometry.padding, geometry.dilation})
+  for (const auto& pair : {geometry.stride, geometry.padding, geometry.dilation, geometry.padding_after})
     key.add(pair[0]).add(pair[1]);
   return key.add(geometry.groups);
 }
@@ -37,12 +37,13 @@ memory::desc describe_weight(const View& weight, int64_t groups) {
 
 /// Geometry in oneDNN's words: a dilation of 0 is dense.
 struct Window {
-  memory::dims stride, dilation, padding;
+  memory::dims stride, dilation, before, after;
 
   explicit Window(const ConvGeometry& geometry)
       : stride(geometry.stride.begin(), geometry.stride.end()),
         dilation{geometry.dilation[0] - 1, geometry.dilation[1] - 1},
-        padding(geometry.padding.begin(), geometry.padding.end()) {}
+        before(geometry.padding.begin(), geometry.padding.end()),
+        after{before[0] + geometry.padding_after[0], before[1] + geometry.padding_after[1]} {}
 };
 
 dnnl::convolution_forward::primitive_desc forward_desc(const memory::desc& input, const memory::desc& weight,
@@ -50,7 +51,7 @@ dnnl::convolution_forward::primitive_desc forward_desc(const memory::desc& input
                                                        const ConvGeometry& geometry, dnnl::prop_kind kind) {
   const Window window(geometry);
   return {{kind, dnnl::algorithm::convolution_direct, input, weight, bias, out, window.stride,
-           window.dilation, window.padding, window.padding},
+           window.dilation, window.before, window.after},
           attributes(),
           engine()};
 }
@@ -85,7 +86,7 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
         forward_desc(input_desc, weight_any, {}, out_desc, geometry, dnnl::prop_kind::forward_training);
     const dnnl::convolution_backward_data::primitive_desc desc(
         {dnnl::algorithm::convolution_direct, input_desc, weight_any, out_desc, window.stride,
-         window.dilation, window.padding, window.padding},
+         window.dilation, window.before, window.after},
         attributes(), engine(), hint);
     return Plan(desc, dnnl::convolution_backward_data(desc),
                 {{DNNL_ARG_DIFF_DST, describe(grad_out), desc.diff_dst_desc()},
@@ -108,7 +109,7 @@ void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const Vie
         forward_desc(input_desc, weight_any, {}, out_desc, geometry, dnnl::prop_kind::forward_training);
     const dnnl::convolution_backward_weights::primitive_desc desc(
         {dnnl::algorithm::convolution_direct, input_desc, weight_any, out_desc, window.stride,
-         window.dilation, window.padding, window.padding},
+         window.dilation, window.before, window.after},
         attributes(), engine(), hint);
     return Plan(desc, dnnl::convolution_backward_weights(desc),
                 {{DNNL_ARG_SRC, describe(input), desc.src_desc()},
