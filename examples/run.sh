@@ -17,7 +17,7 @@ list_examples() {
 outdated() {
   [ -x "$program" ] || return 0
   headers=$(sed 's/^[^:]*://; s/\\$//' "$program.d")
-  newer=$(find "$build/libmezzo.a" "$build/libmezzo_cpu.a" "$build/examples/compile" $headers -newer "$program" 2>/dev/null) ||
+  newer=$(find "$build/libmezzo.a" "$build/examples/compile" $headers -newer "$program" 2>/dev/null) ||
     return 0
   [ -n "$newer" ]
 }
@@ -36,7 +36,7 @@ case $name in
       exit 2
     fi
     shift
-    set_up libmezzo.a libmezzo_cpu.a
+    set_up libmezzo.a
     source=$(cd "$(dirname "$name")" && pwd)/$(basename "$name")
     program=$build/models/$(basename "$name" .cpp)-$(printf '%s' "$source" | cksum | cut -d ' ' -f 1)
     if outdated; then

@@ -55,17 +55,59 @@ void dispatch_compute(DType dtype, F f) {
 }
 
 template <class F>
-void for_all_runs(std::initializer_list<const View*> views, F f) {
-  const StridedLoop loop({views.begin(), views.size()});
-  parallel_for(loop.size(), kGrain, [&](int64_t begin, int64_t end) {
-    loop.for_runs(begin, end, [&](const StridedLoop::Offsets& offsets, int64_t n) { f(loop, offsets, n); });
+void for_all_runs(const StridedLoop& loop, F f) {
+  parallel_for(loop.size(), kGrain, [&](int64_t begin, int64_t end) { loop.for_runs(begin, end, f); });
+}
+
+/// The dimension along which the second view is contiguous where the first, along the innermost one, is; -1
+/// if that is the same one, or there is none.
+int transposed_dim(const StridedLoop& loop) {
+  const int inner = loop.dims() - 1;
+  if (loop.size() == 0 || loop.stride(0) != 1 || loop.stride(1) <= 1) return -1;
+  for (int d = inner; d-- > 0;) {
+    if (loop.stride(d, 1) == 1) return d;
+  }
+  return -1;
+}
+
+/// A transposition, square by square: rows of a square are read whole, turned in a buffer and written whole.
+/// Run by run, each element would wait for a cache line of its own, and the lines of one run push each other
+/// out of the cache where strides are powers of two.
+template <class T>
+void move_squares(T* out, const T* in, const StridedLoop& loop, int across) {
+  constexpr int64_t side = 64;  // elements: at least a cache line, and a square stays in L1
+  const int inner = loop.dims() - 1;
+  const int64_t in_step = loop.stride(inner, 1), out_step = loop.stride(across, 0);
+  const int64_t per_row = (loop.size(inner) + side - 1) / side, rows = (loop.size(across) + side - 1) / side;
+  const int64_t squares = loop.size() / loop.size(inner) / loop.size(across) * rows * per_row;
+  parallel_for(squares, kGrain / (side * side), [&](int64_t begin, int64_t end) {
+    T square[side * side];
+    for (int64_t s = begin; s < end; ++s) {
+      const int64_t i = s % per_row * side, j = s / per_row % rows * side;
+      T* to = out + i + j * out_step;
+      const T* from = in + i * in_step + j;
+      int64_t rest = s / per_row / rows;
+      for (int d = inner; d-- > 0;) {
+        if (d == across) continue;
+        to += rest % loop.size(d) * loop.stride(d, 0);
+        from += rest % loop.size(d) * loop.stride(d, 1);
+        rest /= loop.size(d);
+      }
+      const int64_t m = std::min(side, loop.size(inner) - i), n = std::min(side, loop.size(across) - j);
+      for (int64_t k = 0; k < m; ++k) std::copy_n(from + k * in_step, n, square + k * side);
+      for (int64_t l = 0; l < n; ++l) {
+        for (int64_t k = 0; k < m; ++k) to[l * out_step + k] = square[k * side + l];
+      }
+    }
   });
 }
 
 void fill(const View& out, Scalar value) {
   dispatch(out.dtype, [&]<class T>(T) {
     const T element = value.to<T>();
-    for_all_runs({&out}, [&](const StridedLoop& loop, const StridedLoop::Offsets& offsets, int64_t n) {
+    const View* view = &out;
+    const StridedLoop loop({&view, 1});
+    for_all_runs(loop, [&](const StridedLoop::Offsets& offsets, int64_t n) {
       T* to = at<T>(out, offsets[0]);
       for (int64_t i = 0; i < n; ++i) to[i * loop.stride(0)] = element;
     });
@@ -86,7 +128,12 @@ void arange(const View& out, Scalar start, Scalar step) {
 }  // namespace
 
 void copy(const View& out, const View& in) {
-  for_all_runs({&out, &in}, [&](const StridedLoop& loop, const StridedLoop::Offsets& offsets, int64_t n) {
+  const std::array<const View*, 2> views{&out, &in};
+  const StridedLoop loop(views);
+  if (const int across = transposed_dim(loop); across >= 0 && out.dtype == in.dtype) {
+    return dispatch(out.dtype, [&]<class T>(T) { move_squares(out.as<T>(), in.as<T>(), loop, across); });
+  }
+  for_all_runs(loop, [&](const StridedLoop::Offsets& offsets, int64_t n) {
     const int64_t out_stride = loop.stride(0), in_stride = loop.stride(1);
     if (out.dtype == in.dtype) {
       dispatch(out.dtype, [&]<class T>(T) {

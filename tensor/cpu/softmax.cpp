@@ -99,6 +99,7 @@ void softmax_as(const View& out, const View& in, int dim, bool log) {
       if (!log) exponentiate(result, n);
     };
     add_up(columns, strip, sum, [&](const Columns::Offsets& at, int64_t n, T* term) {
+      if (!log) term = write_run(out, at[1], columns.stride(1), n, term);
       shifted(at, n, term);
       if (log) exponentiate(term, n);
       return term;
@@ -107,7 +108,7 @@ void softmax_as(const View& out, const View& in, int dim, bool log) {
     for_strip(columns, strip, [&](const Columns::Offsets& at, int64_t n) {
       T buffer[kChunk];
       T* y = write_run(out, at[1], columns.stride(1), n, buffer);
-      shifted(at, n, y);
+      if (log || y == buffer) shifted(at, n, y);  // else the exponentials are there already
       if (log)
         for_lanes(lanes, n, [&](int64_t i, int64_t j) { y[i] -= sum[j]; });
       else

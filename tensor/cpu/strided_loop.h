@@ -43,10 +43,15 @@ class StridedLoop {
   }
 
   int64_t size() const { return size_; }
+  /// Dimensions that are left, at least one; the last is the innermost.
+  int dims() const { return dims_; }
+  int64_t size(int d) const { return sizes_[static_cast<size_t>(d)]; }
+  /// Stride of view v along dimension d.
+  int64_t stride(int d, int v) const { return strides_[static_cast<size_t>(d)][static_cast<size_t>(v)]; }
   /// Elements of a whole run: the innermost dimension, merged.
-  int64_t inner_size() const { return sizes_[static_cast<size_t>(dims_ - 1)]; }
+  int64_t inner_size() const { return size(dims_ - 1); }
   /// Stride of view v along a run.
-  int64_t stride(int v) const { return strides_[static_cast<size_t>(dims_ - 1)][static_cast<size_t>(v)]; }
+  int64_t stride(int v) const { return stride(dims_ - 1, v); }
 
   /// Calls f(offsets, n) for each run of n elements along the innermost dimension inside [begin, end) of the
   /// walk.

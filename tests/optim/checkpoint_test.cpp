@@ -60,7 +60,8 @@ void check_resumed(const auto& options) {
   const StateDict resumed_ends[] = {fresh.state_dict(), resumed.state_dict()};
   for (size_t i = 0; i < 2; ++i) {
     CHECK(ends[i].size() == resumed_ends[i].size());
-    for (const auto& [name, tensor] : ends[i]) {
+    for (const auto& [key, tensor] : ends[i]) {
+      const std::string& name = key;
       CAPTURE(name);
       CHECK(values(resumed_ends[i].at(name)) == values(tensor));
     }

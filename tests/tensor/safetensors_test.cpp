@@ -104,7 +104,8 @@ TEST_CASE("safetensors: any layout is written row-major, without history") {
   const TemporaryPath file;
   save_safetensors(file.path, state);
   const StateDict tensors = load_safetensors(file.path).tensors;
-  for (const auto& [name, tensor] : state) {
+  for (const auto& [key, tensor] : state) {
+    const std::string& name = key;
     CAPTURE(name);
     CHECK(tensors.at(name).is_contiguous());
     CHECK_FALSE(tensors.at(name).requires_grad());
