@@ -12,7 +12,6 @@
 #include "autograd/ops.h"
 #include "nn/nn.h"
 #include "tensor/index.h"
-#include "tensor/tensor_impl.h"
 #include "tests/error_text.h"
 #include "tests/values.h"
 
@@ -26,8 +25,8 @@ Tensor ones_of(DType dtype, const Shape& shape = {2, 2}) {
 Tensor product_of(DType a, DType b) { return matmul(ones_of(a), ones_of(b)); }
 /// The dtype that matmul of float32 has here.
 DType here() { return product_of(float32, float32).dtype(); }
-nn::Linear linear_of(int64_t in, int64_t out, bool bias = true) {
-  nn::Linear layer(in, out, {.bias = bias});
+nn::Linear linear_of(int64_t in, int64_t out) {
+  nn::Linear layer(in, out);
   layer.to(test_device());
   return layer;
 }
@@ -240,105 +239,6 @@ TEST_CASE("autocast: cross_entropy of 16-bit logits does not move in steps of 16
     CHECK(cross_entropy(logits / 1.7, target).item<double>() ==
           doctest::Approx((logits / 1.7).select(1, 1).item<double>()));
   }
-}
-
-TEST_CASE("weight casts: an evaluation under no_grad does not cost the weight its gradient") {
-  nn::Linear layer = linear_of(2, 2);
-  const Tensor x = ones_of(float32);
-  const amp::Autocast autocast(test_device());
-  {
-    const NoGradGuard guard;
-    layer(x);
-  }
-  layer(x).sum().backward();
-  CHECK(layer.weight.grad().dtype() == float32);
-  CHECK(values(layer.weight.grad()) == Values{2, 2, 2, 2});
-  CHECK(layer.bias.grad().defined());
-}
-
-TEST_CASE("weight casts: a change of the weight is seen at once") {
-  nn::Linear layer = linear_of(2, 2, false);
-  const Tensor x = ones_of(float32);
-  const amp::Autocast autocast(test_device());
-  const auto zeroed = [&] {
-    const NoGradGuard guard;
-    layer.weight.zero_();
-  };
-  CHECK(values(layer(x)) != Values{0, 0, 0, 0});
-  zeroed();
-  CHECK(values(layer(x)) == Values{0, 0, 0, 0});
-  {
-    const amp::Autocast inner(test_device());
-    const NoGradGuard guard;
-    layer.weight.fill_(1);
-  }
-  CHECK(values(layer(x)) == Values{2, 2, 2, 2});
-  Tensor weight = layer.weight;
-  weight.set_data(full({2, 2}, 3.0, {.device = test_device()}));  // other memory, of the same version perhaps
-  CHECK(values(layer(x)) == Values{6, 6, 6, 6});
-  {
-    const amp::Autocast other(test_device(), float16);
-    CHECK(layer(x).dtype() == float16);  // the dtype is part of what is kept
-  }
-  CHECK(layer(x).dtype() == bfloat16);
-}
-
-TEST_CASE("weight casts: one copy for a weight, made once, gone with it; none for what is no weight") {
-  const Tensor x = ones_of(float32, {4, 64});
-  const size_t before = memory_stats(test_device()).live;
-  {
-    nn::Linear layer = linear_of(64, 64, false);
-    const Tensor frozen = ones_of(float32, {64, 64});
-    const amp::Autocast autocast(test_device());
-    const NoGradGuard guard;
-    const auto cast_of = [](const Tensor& weight) {
-      return weight.impl()->cast ? weight.impl()->cast->data.impl() : nullptr;
-    };
-    layer(x);
-    const TensorImpl* first = cast_of(layer.weight);
-    REQUIRE(first);
-    for (int i = 0; i < 1000; ++i) matmul(x, layer.weight.t());  // a view is not kept
-    CHECK(cast_of(layer.weight) == first);
-    linear(x, frozen);
-    CHECK_FALSE(cast_of(frozen));
-    CHECK_FALSE(cast_of(x));
-    CHECK(memory_stats(test_device()).live == before + 64 * 64 * (4 + 2 + 4));
-  }
-  CHECK(memory_stats(test_device()).live == before);
-}
-
-TEST_CASE("weight casts: a weight used 600 times has 600 unit gradients, added in float32") {
-  const Tensor weight = leaf({256}, {1, 1}, float32), one = ones_of(float32, {1, 1});
-  Tensor total = zeros({1, 1}, {.device = test_device()});
-  {
-    const amp::Autocast autocast(test_device());
-    for (int i = 0; i < 600; ++i) total = total + matmul(one, weight);
-  }
-  total.backward();
-  CHECK(weight.grad().item<double>() == 600);
-}
-
-TEST_CASE("weight casts: several threads may ask at once") {
-  nn::Linear layer = linear_of(16, 16);
-  const Tensor x = ones_of(float32, {2, 16});
-  const Values expected = [&] {
-    const amp::Autocast autocast(test_device());
-    return values(layer(x));
-  }();
-  {
-    const NoGradGuard guard;
-    layer.weight.add_(0);  // what was kept is of an older version
-  }
-  std::vector<Values> results(4);
-  std::vector<std::thread> threads;
-  for (Values& result : results) {
-    threads.emplace_back([&] {
-      const amp::Autocast autocast(test_device());
-      result = values(layer(x));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const Values& result : results) CHECK(result == expected);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "tensor/index.h"
 #include "tests/values.h"
 
 using namespace mezzo;
