@@ -37,18 +37,21 @@ Adam::Adam(std::vector<Group<AdamOptions>> groups, bool decoupled_decay)
 
 void Adam::step() {
   for (const auto& group : groups_) check(group.options);  // they may have been changed
-  auto state = states_.begin();
-  for (const auto& group : groups_) {
-    for (const Tensor& parameter : group.parameters) {
-      if (parameter.grad().defined()) update(parameter, *state, group.options);
-      ++state;
-    }
-  }
+  // All memory first: if there is not enough, no parameter has changed.
+  for_gradients(groups_, [&](size_t i, const Tensor& parameter, const AdamOptions& options) {
+    allocate(states_[i], parameter, options);
+  });
+  for_gradients(groups_, [&](size_t i, const Tensor& parameter, const AdamOptions& options) {
+    update(parameter, states_[i], options);
+  });
+}
+
+void Adam::allocate(State& state, const Tensor& parameter, const AdamOptions& options) {
+  if (!state.exp_avg.defined()) state = {0, zeros_for_moment(parameter), zeros_for_moment(parameter), {}};
+  if (options.amsgrad && !state.max_exp_avg_sq.defined()) state.max_exp_avg_sq = zeros_for_moment(parameter);
 }
 
 void Adam::update(Tensor parameter, State& state, const AdamOptions& options) const {
-  if (!state.exp_avg.defined()) state = {0, zeros_for_moment(parameter), zeros_for_moment(parameter), {}};
-  if (options.amsgrad && !state.max_exp_avg_sq.defined()) state.max_exp_avg_sq = zeros_for_moment(parameter);
   const auto t = static_cast<double>(++state.step);
   const AdamTensors tensors{parameter.view_of_memory(), parameter.grad().view_of_memory(),
                             state.exp_avg.view_of_memory(), state.exp_avg_sq.view_of_memory(),

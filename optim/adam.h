@@ -40,6 +40,7 @@ class Adam : public Optimizer {
     Tensor exp_avg, exp_avg_sq, max_exp_avg_sq;
   };
   double weight_decay(const AdamOptions& options) const;
+  static void allocate(State& state, const Tensor& parameter, const AdamOptions& options);
   void update(Tensor parameter, State& state, const AdamOptions& options) const;
 
   std::vector<Group<AdamOptions>> groups_;

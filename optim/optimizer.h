@@ -79,6 +79,18 @@ std::vector<Tensor> all_parameters(const std::vector<Group<Options>>& groups) {
   return all;
 }
 
+/// Calls f(i, parameter, options) for each parameter that has a gradient, the i-th of all groups.
+template <class Options, class F>
+void for_gradients(const std::vector<Group<Options>>& groups, F&& f) {
+  size_t i = 0;
+  for (const auto& group : groups) {
+    for (const Tensor& parameter : group.parameters) {
+      if (parameter.grad().defined()) f(i, parameter, group.options);
+      ++i;
+    }
+  }
+}
+
 /// Zeros for a running average of `parameter`'s gradient: its layout, float32 if it is 16-bit.
 Tensor zeros_for_moment(const Tensor& parameter);
 
