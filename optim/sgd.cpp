@@ -24,13 +24,16 @@ SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& options)
     : SGD(std::vector<Group<SgdOptions>>{{std::move(parameters), options}}) {}
 
 SGD::SGD(std::vector<Group<SgdOptions>> groups)
-    : Optimizer(all_parameters(groups)), groups_(std::move(groups)), momentum_buffers_(parameters().size()) {
+    : UnscalingOptimizer(all_parameters(groups)),
+      groups_(std::move(groups)),
+      momentum_buffers_(parameters().size()) {
   for (const auto& group : groups_) check(group.options);
 }
 
-void SGD::step() {
+void SGD::step(const LossScale& loss_scale) {
   for (const auto& group : groups_) check(group.options);  // they may have been changed
-  std::vector<Tensor> fresh(momentum_buffers_.size());     // all memory first, as in Adam
+  if (loss_scale.skips_step()) return;
+  std::vector<Tensor> fresh(momentum_buffers_.size());  // all memory first, as in Adam
   for_gradients(groups_, [&](size_t i, const Tensor& parameter, const SgdOptions& options) {
     const bool first = options.momentum != 0 && !momentum_buffers_[i].defined();
     if (first) fresh[i] = zeros_for_moment(parameter);
@@ -38,6 +41,7 @@ void SGD::step() {
   for_gradients(groups_, [&](size_t i, Tensor parameter, const SgdOptions& options) {
     const bool first = fresh[i].defined();
     if (first) momentum_buffers_[i] = fresh[i];
+    const Tensor scale = loss_scale.scale_on(parameter.device());
     kernels(parameter.device())
         .sgd({parameter.view_of_memory(), parameter.grad().view_of_memory(),
               options.momentum != 0 ? momentum_buffers_[i].view_of_memory() : View{}},
@@ -47,8 +51,10 @@ void SGD::step() {
               .weight_decay = options.weight_decay,
               .nesterov = options.nesterov,
               .maximize = options.maximize,
-              .first = first});
+              .first = first,
+              .loss_scale = view_or_none(scale)});
     parameter.bump_version();
+    if (scale.defined()) parameter.grad().bump_version();
   });
 }
 
