@@ -1,7 +1,9 @@
 // Convolutions by oneDNN's primitives. Activations in channels-last are used in place, row-major ones are
 // reordered.
+#include "tensor/cpu/matmul.h"
 #include "tensor/cpu/onednn/plan.h"
 #include "tensor/cpu/onednn/products.h"
+#include "tensor/cpu/scratch.h"
 
 namespace mezzo::cpu::onednn {
 namespace {
@@ -56,6 +58,22 @@ dnnl::convolution_forward::primitive_desc forward_desc(const memory::desc& input
           engine()};
 }
 
+/// True for a 1x1 convolution of every pixel, with all operands' channels side by side.
+bool is_product(const View& weight, const View& out, const View& input, const ConvGeometry& geometry) {
+  constexpr std::array<int64_t, 2> ones{1, 1}, zeros{0, 0};
+  return weight.shape[2] == 1 && weight.shape[3] == 1 && geometry.groups == 1 && geometry.stride == ones &&
+         geometry.padding == zeros && geometry.padding_after == zeros &&
+         has_strides(out, channels_last_strides(out.shape)) &&
+         has_strides(input, channels_last_strides(input.shape)) &&
+         has_strides(weight, contiguous_strides(weight.shape));
+}
+
+/// Pixels by channels.
+View as_matrix(const View& image) {
+  const int64_t channels = image.shape[1];
+  return {image.data, image.dtype, {image.numel() / channels, channels}, {channels, 1}};
+}
+
 }  // namespace
 
 void conv2d(const View& out, const View& input, const View& weight, const View& bias,
@@ -99,6 +117,14 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
 /// it for the price of one read.
 void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const View& input,
                         const ConvGeometry& geometry) {
+  if (has_tiles(input.dtype) && is_product(grad_weight, grad_out, input, geometry)) {
+    // oneDNN 2 multiplies with matrix tiles everywhere but here: as one product six times as fast.
+    const View out{grad_weight.data,
+                   grad_weight.dtype,
+                   {grad_weight.shape[0], grad_weight.shape[1]},
+                   {grad_weight.shape[1], 1}};
+    return matmul(out, transposed(as_matrix(grad_out)), as_matrix(input), {});
+  }
   const Key key = key_of(weight_grad, geometry).add(grad_weight).add(grad_out).add(input);
   plan(key, [&] {
     const memory::desc input_desc = channels_last(input), out_desc = channels_last(grad_out);

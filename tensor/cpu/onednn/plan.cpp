@@ -98,6 +98,12 @@ bool multiplies(DType dtype) {
   return has_avx512;
 }
 
+bool has_tiles(DType dtype) {
+  static const bool has_amx = (static_cast<int>(dnnl::get_effective_cpu_isa()) &
+                               dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+  return dtype == DType::bfloat16 && has_amx;
+}
+
 std::shared_ptr<const Plan> find_plan(const Key& key) {
   std::lock_guard lock(plans().mutex);
   const auto found = plans().by_key.find(key);

@@ -13,6 +13,9 @@
 
 namespace mezzo::cpu::onednn {
 
+/// Whether this processor has matrix tiles for the dtype, which oneDNN uses for some of its products alone.
+bool has_tiles(DType dtype);
+
 /// What determines a plan: an id of the operation, then views and numbers, as one array of integers.
 class Key {
  public:
