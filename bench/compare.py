@@ -20,16 +20,19 @@ from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
+BUILD = Path(os.environ.get("MEZZO_BUILD", ROOT / "build"))
 BUILD_LIMIT, RUN_LIMIT, COMPILE_LIMIT, TOTAL_LIMIT = 600, 120, 300, 1740
 PROGRAMS = {"checkerboard": "checkerboard"}  # workload to program of mezzo
 TORCH_FORMS = {"eager": ["--layout", "nchw"], "eager channels-last": [], "compiled channels-last": ["--compile"]}
 REQUIRED = "eager channels-last"  # the form that mezzo's speed is promised against
 
 
-def build(folder, targets):
+def build(folder, targets, settings=()):
     """Configures and builds; a build that is not optimised is refused."""
-    if not (folder / "build.ninja").exists():
-        subprocess.run(["meson", "setup", folder, ROOT], check=True, stdout=sys.stderr, timeout=BUILD_LIMIT)
+    new = not (folder / "build.ninja").exists()
+    if new or settings:
+        command = ["meson", "setup", *([] if new else ["--reconfigure"]), folder, ROOT, *settings]
+        subprocess.run(command, check=True, stdout=sys.stderr, timeout=BUILD_LIMIT)
     options = json.loads(subprocess.run(["meson", "introspect", "--buildoptions", folder], check=True, capture_output=True).stdout)
     kind = next(option["value"] for option in options if option["name"] == "buildtype")
     if kind != "release":
@@ -136,7 +139,7 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--steps", type=int, default=7, help="steps of a run that are timed")
-    p.add_argument("--build", type=Path, default=Path(os.environ.get("MEZZO_BUILD", ROOT / "build")), help="build folder")
+    p.add_argument("--build", type=Path, default=BUILD, help="build folder")
     a = p.parse_args()
     deadline = time.monotonic() + TOTAL_LIMIT
     a.build = a.build.resolve()

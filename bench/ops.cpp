@@ -1,36 +1,16 @@
 // Op benchmarks: bytes/s of ops bound by memory, FLOP/s of products, nanoseconds of ops on tiny tensors.
 // Bytes are those that the op must read and write once; results are new tensors from the cache, as in a
-// program.
+// program. libtorch_ops.cpp has the same rows in libtorch.
 //   bench/ops --benchmark_filter=conv2d        OMP_NUM_THREADS sets the threads
-#include <benchmark/benchmark.h>
-
-#include <functional>
-
+#include "bench/measure.h"
 #include "mezzo.h"
 
 using namespace mezzo;
 
 namespace {
 
-/// What a call does; what is 0 gets no counter.
-struct Work {
-  int64_t bytes = 0;
-  double flop = 0;
-};
-
-void time(benchmark::State& state, const Work& work, const std::function<void()>& f) {
-  f();  // the first result's memory comes from the system
-  while (state.KeepRunning()) f();
-  if (work.bytes > 0) state.SetBytesProcessed(state.iterations() * work.bytes);
-  if (work.flop > 0) {
-    state.counters["FLOP/s"] = benchmark::Counter(work.flop, benchmark::Counter::kIsIterationInvariantRate);
-  }
-}
-
-void add(const std::string& name, const std::function<void(benchmark::State&)>& f,
-         benchmark::TimeUnit unit = benchmark::kMillisecond) {
-  benchmark::RegisterBenchmark(name.c_str(), f)->UseRealTime()->Unit(unit);
-}
+using bench::add;
+using bench::time;
 
 int64_t bytes_of(std::initializer_list<Tensor> tensors) {
   int64_t bytes = 0;
@@ -46,10 +26,6 @@ void add_pointwise() {
     const Tensor a = activation(), b = activation();
     time(state, {.bytes = bytes_of({a, b, a})}, [&] { mul(a, b); });
   });
-  add("pointwise/add row", [](auto& state) {
-    const Tensor a = randn({65536, 256}), row = randn({256});
-    time(state, {.bytes = bytes_of({a, a})}, [&] { mezzo::add(a, row); });
-  });
   const auto unary = [](const std::string& name, Tensor (*f)(const Tensor&)) {
     add("pointwise/" + name, [f](auto& state) {
       const Tensor x = activation();
@@ -63,6 +39,81 @@ void add_pointwise() {
     const Tensor x = activation().requires_grad_(), y = relu(x), g = activation();
     time(state, {.bytes = bytes_of({x, g, x})}, [&] {
       grad({&y, 1}, {&x, 1}, {&g, 1}, {.retain_graph = true});
+    });
+  });
+}
+
+void add_broadcasting() {
+  const auto sum = [](const std::string& name, const Shape& left, const Shape& right) {
+    add("broadcast/" + name, [=](auto& state) {
+      const Tensor a = randn(left), b = randn(right);
+      time(state, {.bytes = bytes_of({a, b, a + b})}, [&] { mezzo::add(a, b); });
+    });
+  };
+  sum("matrix + row", {65536, 256}, {256});
+  sum("matrix + column", {65536, 256}, {65536, 1});
+  sum("column + row", {65536, 1}, {256});
+}
+
+void add_casts() {
+  const auto cast = [](const std::string& name, DType from, DType to) {
+    add("cast/" + name, [=](auto& state) {
+      const Tensor x = activation().to(from);
+      time(state, {.bytes = bytes_of({x, x.to(to)})}, [&] { x.to(to); });
+    });
+  };
+  cast("float32 to bfloat16", float32, bfloat16);
+  cast("bfloat16 to float32", bfloat16, float32);
+  cast("float32 to float16", float32, float16);
+  cast("float16 to float32", float16, float32);
+}
+
+void add_transposes() {
+  const auto transpose = [](const std::string& name, const Shape& shape, MemoryFormat format) {
+    add("transpose/" + name, [=](auto& state) {
+      const Tensor x = randn(shape), transposed = x.dim() == 2 ? x.t() : x;
+      time(state, {.bytes = bytes_of({x, x})}, [&] { transposed.contiguous(format); });
+    });
+  };
+  transpose("16384 x 1024", {16384, 1024}, contiguous_format);
+  transpose("1000 x 16000", {1000, 16000}, contiguous_format);
+  transpose("row-major to channels-last", {1, 256, 256, 256}, channels_last);
+}
+
+void add_softmax() {
+  const auto over = [](const std::string& name, const Shape& shape, int dim,
+                       Tensor (*f)(const Tensor&, int)) {
+    add("softmax/" + name, [=](auto& state) {
+      const Tensor x = randn(shape);
+      time(state, {.bytes = bytes_of({x, x})}, [&] { f(x, dim); });
+    });
+  };
+  over("1024 columns", {16384, 1024}, 1, softmax);
+  over("64 columns", {262144, 64}, 1, softmax);
+  over("16384 rows", {16384, 1024}, 0, softmax);
+  over("log of 1024 columns", {16384, 1024}, 1, log_softmax);
+  add("softmax/1024 columns backward", [](auto& state) {
+    const Tensor y = softmax(randn({16384, 1024}), 1), g = randn({16384, 1024});
+    time(state, {.bytes = bytes_of({y, g, y})}, [&] { softmax_grad(g, y, 1, false); });
+  });
+}
+
+/// Positions below `end` in no order.
+Tensor positions(const Shape& shape, int64_t end) { return (rand(shape) * end).to(int64); }
+
+void add_indexing() {
+  add("indexing/gather in rows", [](auto& state) {
+    const Tensor x = randn({65536, 256}), index = positions({65536, 256}, 256);
+    time(state, {.bytes = bytes_of({x, index, x})}, [&] { gather(x, 1, index); });
+  });
+  add("indexing/index_select of rows", [](auto& state) {
+    const Tensor x = randn({65536, 256}), index = positions({65536}, 65536);
+    time(state, {.bytes = bytes_of({x, index, x})}, [&] { index_select(x, 0, index); });
+  });
+  add("indexing/scatter_add of rows", [](auto& state) {
+    const Tensor x = zeros({65536, 256}), source = randn({65536, 256}), index = positions({65536, 1}, 65536);
+    time(state, {.bytes = bytes_of({x, index, source, x})}, [&] {
+      scatter_add(x, 0, index.expand({65536, 256}), source);
     });
   });
 }
@@ -163,17 +214,34 @@ void add_tiny() {
             1000, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
       },
       benchmark::kMicrosecond);
+  add(
+      "tiny/training step of an MLP 64-64-64-10, batch of 32",
+      [](auto& state) {
+        nn::Sequential net(nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
+                           nn::Linear(64, 10));
+        const Tensor x = randn({32, 64}), y = positions({32}, 10);
+        optim::Adam adam(net.parameters());
+        time(state, {}, [&] {
+          adam.zero_grad();
+          cross_entropy(net(x), y).backward();
+          adam.step();
+        });
+      },
+      benchmark::kMicrosecond);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   add_pointwise();
+  add_broadcasting();
+  add_casts();
+  add_transposes();
   add_reductions();
+  add_softmax();
+  add_indexing();
   add_products();
   add_batch_norm();
   add_tiny();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
+  return bench::run(argc, argv);
 }

@@ -5,6 +5,7 @@
 # MEZZO_BUILD  the build folder, default build/ in the repository
 # MEZZO_SETUP  options for meson setup, read once, when the folder is new
 # MEZZO_PACKAGES  packages to install beside those that everyone needs
+# MEZZO_TARGETS  what tests/run.sh builds, all if it names nothing
 
 build=${MEZZO_BUILD:-$root/build}
 

@@ -1,0 +1,216 @@
+// Rows of ops.cpp in libtorch, the peer that a C++ user would pick. Large results go into a tensor that is
+// given: libtorch hands such blocks back to the system, and would be measured at mapping their pages anew.
+#include <torch/torch.h>
+
+#include "bench/measure.h"
+
+using at::Tensor;
+using bench::add;
+using bench::time;
+
+namespace {
+
+int64_t bytes_of(std::initializer_list<Tensor> tensors) {
+  int64_t bytes = 0;
+  for (const Tensor& x : tensors) bytes += static_cast<int64_t>(x.nbytes());
+  return bytes;
+}
+
+Tensor activation() { return at::randn({1, 256, 256, 256}).contiguous(at::MemoryFormat::ChannelsLast); }
+
+void add_pointwise() {
+  add("pointwise/mul", [](auto& state) {
+    const at::InferenceMode guard;
+    Tensor a = activation(), b = activation(), out = at::empty_like(a);
+    time(state, {.bytes = bytes_of({a, b, out})}, [&] { at::mul_out(out, a, b); });
+  });
+  const auto unary = [](const std::string& name,
+                        const std::function<void(Tensor & out, const Tensor& x)>& f) {
+    add("pointwise/" + name, [f](auto& state) {
+      const at::InferenceMode guard;
+      Tensor x = activation(), out = at::empty_like(x);
+      time(state, {.bytes = bytes_of({x, out})}, [&] { f(out, x); });
+    });
+  };
+  unary("exp", [](auto& out, auto& x) { at::exp_out(out, x); });
+  unary("tanh", [](auto& out, auto& x) { at::tanh_out(out, x); });
+  unary("relu", [](auto& out, auto& x) { at::clamp_min_out(out, x, 0); });  // relu_out copies
+  add("pointwise/relu backward", [](auto& state) {
+    const at::InferenceMode guard;
+    Tensor y = at::relu(activation()), g = activation(), out = at::empty_like(y);
+    time(state, {.bytes = bytes_of({y, g, out})}, [&] { at::threshold_backward_out(out, g, y, 0); });
+  });
+}
+
+void add_broadcasting() {
+  const auto sum = [](const std::string& name, at::IntArrayRef left, at::IntArrayRef right) {
+    add("broadcast/" + name, [left = left.vec(), right = right.vec()](auto& state) {
+      const at::InferenceMode guard;
+      Tensor a = at::randn(left), b = at::randn(right), out = a + b;
+      time(state, {.bytes = bytes_of({a, b, out})}, [&] { at::add_out(out, a, b); });
+    });
+  };
+  sum("matrix + row", {65536, 256}, {256});
+  sum("matrix + column", {65536, 256}, {65536, 1});
+  sum("column + row", {65536, 1}, {256});
+}
+
+void add_casts() {
+  const auto cast = [](const std::string& name, at::ScalarType from, at::ScalarType to) {
+    add("cast/" + name, [=](auto& state) {
+      const at::InferenceMode guard;
+      Tensor x = activation().to(from), out = x.to(to);
+      time(state, {.bytes = bytes_of({x, out})}, [&] { out.copy_(x); });
+    });
+  };
+  cast("float32 to bfloat16", at::kFloat, at::kBFloat16);
+  cast("bfloat16 to float32", at::kBFloat16, at::kFloat);
+  cast("float32 to float16", at::kFloat, at::kHalf);
+  cast("float16 to float32", at::kHalf, at::kFloat);
+}
+
+void add_transposes() {
+  const auto transpose = [](const std::string& name, at::IntArrayRef shape, at::MemoryFormat format) {
+    add("transpose/" + name, [=, shape = shape.vec()](auto& state) {
+      const at::InferenceMode guard;
+      Tensor x = at::randn(shape), transposed = x.dim() == 2 ? x.t() : x, out = transposed.contiguous(format);
+      time(state, {.bytes = bytes_of({x, out})}, [&] { out.copy_(transposed); });
+    });
+  };
+  transpose("16384 x 1024", {16384, 1024}, at::MemoryFormat::Contiguous);
+  transpose("1000 x 16000", {1000, 16000}, at::MemoryFormat::Contiguous);
+  transpose("row-major to channels-last", {1, 256, 256, 256}, at::MemoryFormat::ChannelsLast);
+}
+
+void add_reductions() {
+  const auto reduction = [](const std::string& name, const Tensor& like, at::IntArrayRef dims) {
+    add("reduce/" + name, [like, dims = dims.vec()](auto& state) {
+      const at::InferenceMode guard;
+      const Tensor x = at::randn_like(like);
+      time(state, {.bytes = bytes_of({x})}, [&] { x.sum(dims); });
+    });
+  };
+  const Tensor image = activation();
+  reduction("sum of all", image, {0, 1, 2, 3});
+  reduction("sum of channels, channels-last", image, {0, 2, 3});
+  reduction("sum of last dim", at::empty({65536, 256}), {-1});
+}
+
+void add_softmax() {
+  const auto over = [](const std::string& name, at::IntArrayRef shape, int64_t dim, auto f) {
+    add("softmax/" + name, [=, shape = shape.vec()](auto& state) {
+      const at::InferenceMode guard;
+      Tensor x = at::randn(shape), out = at::empty_like(x);
+      time(state, {.bytes = bytes_of({x, out})}, [&] { f(out, x, dim); });
+    });
+  };
+  const auto plain = [](Tensor& out, const Tensor& x, int64_t dim) { at::_softmax_out(out, x, dim, false); };
+  const auto log = [](Tensor& out, const Tensor& x, int64_t dim) {
+    at::_log_softmax_out(out, x, dim, false);
+  };
+  over("1024 columns", {16384, 1024}, 1, plain);
+  over("64 columns", {262144, 64}, 1, plain);
+  over("16384 rows", {16384, 1024}, 0, plain);
+  over("log of 1024 columns", {16384, 1024}, 1, log);
+  add("softmax/1024 columns backward", [](auto& state) {
+    const at::InferenceMode guard;
+    Tensor y = at::softmax(at::randn({16384, 1024}), 1), g = at::randn({16384, 1024}),
+           out = at::empty_like(y);
+    time(state, {.bytes = bytes_of({y, g, out})},
+         [&] { at::_softmax_backward_data_out(out, g, y, 1, at::kFloat); });
+  });
+}
+
+void add_indexing() {
+  add("indexing/gather in rows", [](auto& state) {
+    const at::InferenceMode guard;
+    Tensor x = at::randn({65536, 256}), index = at::randint(256, {65536, 256}, at::kLong),
+           out = at::empty_like(x);
+    time(state, {.bytes = bytes_of({x, index, out})}, [&] { at::gather_out(out, x, 1, index); });
+  });
+  add("indexing/index_select of rows", [](auto& state) {
+    const at::InferenceMode guard;
+    Tensor x = at::randn({65536, 256}), index = at::randint(65536, {65536}, at::kLong),
+           out = at::empty_like(x);
+    time(state, {.bytes = bytes_of({x, index, out})}, [&] { at::index_select_out(out, x, 0, index); });
+  });
+  add("indexing/scatter_add of rows", [](auto& state) {
+    const at::InferenceMode guard;
+    Tensor x = at::zeros({65536, 256}), source = at::randn({65536, 256}), out = at::empty_like(x);
+    const Tensor index = at::randint(65536, {65536, 1}, at::kLong);
+    time(state, {.bytes = bytes_of({x, index, source, out})}, [&] {
+      at::scatter_add_out(out, x, 0, index.expand({65536, 256}), source);
+    });
+  });
+}
+
+void add_products() {
+  add("matmul/1024 x 1024 x 1024", [](auto& state) {
+    const at::InferenceMode guard;
+    const Tensor a = at::randn({1024, 1024}), b = at::randn({1024, 1024});
+    time(state, {.flop = 2.0 * 1024 * 1024 * 1024}, [&] { at::matmul(a, b); });
+  });
+  add("linear/1024, 128 to 512", [](auto& state) {
+    const at::InferenceMode guard;
+    const Tensor x = at::randn({1024, 128}), weight = at::randn({512, 128}), bias = at::randn({512});
+    time(state, {.flop = 2.0 * 1024 * 128 * 512}, [&] { at::linear(x, weight, bias); });
+  });
+}
+
+void add_tiny() {
+  add(
+      "tiny/add recorded",
+      [](auto& state) {
+        const Tensor a = torch::randn({16}).requires_grad_(), b = torch::randn({16});
+        time(state, {}, [&] { at::add(a, b); });
+      },
+      benchmark::kNanosecond);
+  add(
+      "tiny/add under no_grad",
+      [](auto& state) {
+        const torch::NoGradGuard guard;
+        const Tensor a = torch::randn({16}).requires_grad_(), b = torch::randn({16});
+        time(state, {}, [&] { at::add(a, b); });
+      },
+      benchmark::kNanosecond);
+  add(
+      "tiny/chain of 1000 adds, forward and backward",
+      [](auto& state) {
+        const Tensor x = torch::randn({16}).requires_grad_(), b = torch::randn({16}), g = torch::ones({16});
+        time(state, {}, [&] {
+          Tensor y = x;
+          for (int i = 0; i < 1000; ++i) y = at::add(y, b);
+          y.backward(g);
+        });
+      },
+      benchmark::kMicrosecond);
+  add(
+      "tiny/training step of an MLP 64-64-64-10, batch of 32",
+      [](auto& state) {
+        torch::nn::Sequential net(torch::nn::Linear(64, 64), torch::nn::ReLU(), torch::nn::Linear(64, 64),
+                                  torch::nn::ReLU(), torch::nn::Linear(64, 10));
+        const Tensor x = torch::randn({32, 64}), y = torch::randint(0, 10, {32}, torch::kLong);
+        torch::optim::Adam adam(net->parameters());
+        time(state, {}, [&] {
+          adam.zero_grad();
+          torch::nn::functional::cross_entropy(net->forward(x), y).backward();
+          adam.step();
+        });
+      },
+      benchmark::kMicrosecond);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  add_pointwise();
+  add_broadcasting();
+  add_casts();
+  add_transposes();
+  add_reductions();
+  add_softmax();
+  add_indexing();
+  add_products();
+  add_tiny();
+  return bench::run(argc, argv);
+}
