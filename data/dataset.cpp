@@ -1,6 +1,23 @@
 #include "data/dataset.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace mezzo::data {
+
+std::vector<Tensor> random_parts(int64_t size, const std::vector<int64_t>& lengths) {
+  const auto total = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  if (total != size || std::ranges::any_of(lengths, [](int64_t length) { return length < 0; }))
+    fail("random_split", text("lengths must add up to the ", size, " examples, and none may be negative"));
+  const Tensor order = randperm(size);
+  std::vector<Tensor> parts;
+  int64_t start = 0;
+  for (const int64_t length : lengths) {
+    parts.push_back(order.narrow(0, start, length));
+    start += length;
+  }
+  return parts;
+}
 
 int64_t common_length(std::span<const Tensor> tensors) {
   for (const Tensor& x : tensors) {

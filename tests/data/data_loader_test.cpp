@@ -67,6 +67,32 @@ TEST_CASE("TensorDataset: examples and batches of all its tensors") {
         }).starts_with("index_select: index 3 is outside [0, 3); "));
 }
 
+TEST_CASE("random_split: each example in one part, by the default generator") {
+  const auto split = [](uint64_t seed) {
+    manual_seed(seed);
+    return data::random_split(dataset_of(50), {10, 0, 40});
+  };
+  const auto parts = split(1);
+  REQUIRE(parts.size() == 3);
+  CHECK(parts[0].size() == 10);
+  CHECK(parts[1].size() == 0);
+  CHECK(parts[2].size() == 40);
+  std::vector<Values> labels;
+  for (const auto& part : parts) {
+    const auto& [input, label] = part.tensors();
+    CHECK(values(input.select(1, 0)) == values(label * 10));
+    labels.push_back(values(label));
+  }
+  CHECK(sorted(joined(labels)) == values(arange(50)));
+  CHECK(labels[0] != sorted(labels[0]));
+  CHECK(values(split(1)[0].tensors()[1]) == labels[0]);
+  CHECK(values(split(2)[0].tensors()[1]) != labels[0]);
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{4, 2}, {4}, {}, {6, -1}}) {
+    CHECK(error_text([&] { data::random_split(dataset_of(5), lengths); }) ==
+          "random_split: lengths must add up to the 5 examples, and none may be negative");
+  }
+}
+
 TEST_CASE("TensorDataset: what is refused") {
   const Tensor three = make({1, 2, 3}), four = make({1, 2, 3, 4}, {4, 1});
   CHECK(error_text([&] { TensorDataset(three, three, four); }) ==
