@@ -28,27 +28,31 @@ Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& options)
 Adam::Adam(std::vector<Group<AdamOptions>> groups) : Adam(std::move(groups), false) {}
 
 Adam::Adam(std::vector<Group<AdamOptions>> groups, bool decoupled_decay)
-    : Optimizer(all_parameters(groups)),
+    : UnscalingOptimizer(all_parameters(groups)),
       groups_(std::move(groups)),
       states_(parameters().size()),
       decoupled_decay_(decoupled_decay) {
   for (const auto& group : groups_) check(group.options);
 }
 
-void Adam::step() {
+void Adam::step(const LossScale& loss_scale) {
   for (const auto& group : groups_) check(group.options);  // they may have been changed
-  auto state = states_.begin();
-  for (const auto& group : groups_) {
-    for (const Tensor& parameter : group.parameters) {
-      if (parameter.grad().defined()) update(parameter, *state, group.options);
-      ++state;
-    }
-  }
+  if (loss_scale.skips_step()) return;
+  // All memory first: if there is not enough, no parameter has changed.
+  for_gradients(groups_, [&](size_t i, const Tensor& parameter, const AdamOptions& options) {
+    allocate(states_[i], parameter, options);
+  });
+  for_gradients(groups_, [&](size_t i, const Tensor& parameter, const AdamOptions& options) {
+    update(parameter, states_[i], options, loss_scale.scale_on(parameter.device()));
+  });
 }
 
-void Adam::update(Tensor parameter, State& state, const AdamOptions& options) const {
+void Adam::allocate(State& state, const Tensor& parameter, const AdamOptions& options) {
   if (!state.exp_avg.defined()) state = {0, zeros_for_moment(parameter), zeros_for_moment(parameter), {}};
   if (options.amsgrad && !state.max_exp_avg_sq.defined()) state.max_exp_avg_sq = zeros_for_moment(parameter);
+}
+
+void Adam::update(Tensor parameter, State& state, const AdamOptions& options, const Tensor& scale) const {
   const auto t = static_cast<double>(++state.step);
   const AdamTensors tensors{parameter.view_of_memory(), parameter.grad().view_of_memory(),
                             state.exp_avg.view_of_memory(), state.exp_avg_sq.view_of_memory(),
@@ -61,8 +65,10 @@ void Adam::update(Tensor parameter, State& state, const AdamOptions& options) co
                       .step_size = options.lr / (1 - std::pow(options.beta1, t)),
                       .bias2_sqrt = std::sqrt(1 - std::pow(options.beta2, t)),
                       .decay = decoupled_decay_ ? 1 - options.lr * weight_decay(options) : 1,
-                      .maximize = options.maximize});
+                      .maximize = options.maximize,
+                      .loss_scale = view_or_none(scale)});
   parameter.bump_version();
+  if (scale.defined()) parameter.grad().bump_version();
 }
 
 double Adam::weight_decay(const AdamOptions& options) const {

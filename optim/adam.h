@@ -22,11 +22,12 @@ struct AdamOptions {
 /// Kingma and Ba, "Adam: a method for stochastic optimization" (2015); amsgrad: Reddi et al. (2018), on the
 /// uncorrected v as in PyTorch. Moments are float32 for 16-bit parameters. One pass over memory per
 /// parameter.
-class Adam : public Optimizer {
+class Adam : public UnscalingOptimizer {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {});
   explicit Adam(std::vector<Group<AdamOptions>> groups);
-  void step() override;
+  using UnscalingOptimizer::step;
+  void step(const LossScale& loss_scale) override;
   /// The groups; options may be changed between steps.
   std::vector<Group<AdamOptions>>& groups() { return groups_; }
 
@@ -40,7 +41,8 @@ class Adam : public Optimizer {
     Tensor exp_avg, exp_avg_sq, max_exp_avg_sq;
   };
   double weight_decay(const AdamOptions& options) const;
-  void update(Tensor parameter, State& state, const AdamOptions& options) const;
+  static void allocate(State& state, const Tensor& parameter, const AdamOptions& options);
+  void update(Tensor parameter, State& state, const AdamOptions& options, const Tensor& scale) const;
 
   std::vector<Group<AdamOptions>> groups_;
   std::vector<State> states_;  ///< in the order of parameters()

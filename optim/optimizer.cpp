@@ -1,6 +1,7 @@
 #include "optim/optimizer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_set>
 
 #include "autograd/grad_mode.h"
@@ -82,9 +83,30 @@ class Loader final : public StateVisitor {
   const StateDict& state_;
 };
 
+uint64_t next_id() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
 }  // namespace
 
-Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(parameters)) {
+StateDict save_state(const std::function<void(StateVisitor&)>& visit) {
+  const NoGradGuard guard;
+  Saver saver;
+  visit(saver);
+  return saver.state;
+}
+
+void load_state(const std::function<void(StateVisitor&)>& visit, const StateDict& state) {
+  Checker checker(state);
+  visit(checker);
+  checker.finish();
+  const NoGradGuard guard;
+  Loader loader(state);
+  visit(loader);
+}
+
+Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(parameters)), id_(next_id()) {
   if (parameters_.empty()) fail("Optimizer", "got an empty parameter list");
   std::unordered_set<const TensorImpl*> seen;
   for (const Tensor& parameter : parameters_) {
@@ -110,19 +132,11 @@ void Optimizer::zero_grad(bool set_to_none) {
 }
 
 StateDict Optimizer::state_dict() {
-  const NoGradGuard guard;
-  Saver saver;
-  visit_state(saver);
-  return saver.state;
+  return save_state([this](StateVisitor& visitor) { visit_state(visitor); });
 }
 
 void Optimizer::load_state_dict(const StateDict& state) {
-  Checker checker(state);
-  visit_state(checker);
-  checker.finish();
-  const NoGradGuard guard;
-  Loader loader(state);
-  visit_state(loader);
+  load_state([this](StateVisitor& visitor) { visit_state(visitor); }, state);
 }
 
 Tensor zeros_for_moment(const Tensor& parameter) {

@@ -11,6 +11,8 @@
 //   };
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,12 @@ class StateVisitor {
   virtual void tensors(std::initializer_list<Slot> slots, const Tensor& like) = 0;
 };
 
+/// A copy of everything that `visit` goes over; numbers become 0-d float64, int64 or bool tensors.
+StateDict save_state(const std::function<void(StateVisitor&)>& visit);
+/// The reverse. Throws Error that lists every missing, unexpected and misshapen key, and then changes
+/// nothing.
+void load_state(const std::function<void(StateVisitor&)>& visit, const StateDict& state);
+
 class Optimizer {
  public:
   /// Throws Error for an empty list, a tensor that is no leaf or not floating, and one that is listed twice.
@@ -49,11 +57,11 @@ class Optimizer {
   void zero_grad(bool set_to_none = true);
   /// All parameters, of all groups.
   const std::vector<Tensor>& parameters() const { return parameters_; }
+  /// A number that no other optimizer has had, as an address may.
+  uint64_t id() const { return id_; }
 
-  /// `state.<parameter>.<name>` and `group.<group>.<name>`; numbers are 0-d float64, int64 or bool tensors. A
-  /// copy: later steps do not change it.
+  /// `state.<parameter>.<name>` and `group.<group>.<name>`, by save_state and load_state.
   StateDict state_dict();
-  /// Throws Error that lists every missing, unexpected and misshapen key, and then changes nothing.
   void load_state_dict(const StateDict& state);
 
  protected:
@@ -62,6 +70,25 @@ class Optimizer {
 
  private:
   std::vector<Tensor> parameters_;
+  uint64_t id_;
+};
+
+/// What amp::GradScaler tells an optimizer that unscales by itself: 0-d float32 tensors on one device.
+struct LossScale {
+  Tensor found_inf;  ///< not 0: a gradient is not finite, and the step must change nothing
+  Tensor scale;      ///< gradients hold it, and the step takes it out of them; undefined: they do not
+  /// Reads the flag, so the host waits for it.
+  bool skips_step() const { return found_inf.defined() && found_inf.item<float>() != 0; }
+  Tensor scale_on(const Device& device) const { return scale.defined() ? scale.to(device) : scale; }
+};
+
+/// An optimizer that unscales gradients and updates parameters in one pass over memory. Any other one takes
+/// two under amp::GradScaler.
+class UnscalingOptimizer : public Optimizer {
+ public:
+  using Optimizer::Optimizer;
+  void step() final { step({}); }
+  virtual void step(const LossScale& loss_scale) = 0;
 };
 
 /// Parameters with options of their own.
@@ -77,6 +104,18 @@ std::vector<Tensor> all_parameters(const std::vector<Group<Options>>& groups) {
   std::vector<Tensor> all;
   for (const auto& group : groups) all.insert(all.end(), group.parameters.begin(), group.parameters.end());
   return all;
+}
+
+/// Calls f(i, parameter, options) for each parameter that has a gradient, the i-th of all groups.
+template <class Options, class F>
+void for_gradients(const std::vector<Group<Options>>& groups, F&& f) {
+  size_t i = 0;
+  for (const auto& group : groups) {
+    for (const Tensor& parameter : group.parameters) {
+      if (parameter.grad().defined()) f(i, parameter, group.options);
+      ++i;
+    }
+  }
 }
 
 /// Zeros for a running average of `parameter`'s gradient: its layout, float32 if it is 16-bit.

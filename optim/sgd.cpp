@@ -24,32 +24,38 @@ SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& options)
     : SGD(std::vector<Group<SgdOptions>>{{std::move(parameters), options}}) {}
 
 SGD::SGD(std::vector<Group<SgdOptions>> groups)
-    : Optimizer(all_parameters(groups)), groups_(std::move(groups)), momentum_buffers_(parameters().size()) {
+    : UnscalingOptimizer(all_parameters(groups)),
+      groups_(std::move(groups)),
+      momentum_buffers_(parameters().size()) {
   for (const auto& group : groups_) check(group.options);
 }
 
-void SGD::step() {
+void SGD::step(const LossScale& loss_scale) {
   for (const auto& group : groups_) check(group.options);  // they may have been changed
-  auto buffer = momentum_buffers_.begin();
-  for (const auto& [parameters, options] : groups_) {
-    for (const Tensor& parameter : parameters) {
-      Tensor& momentum = *buffer++;
-      if (!parameter.grad().defined()) continue;
-      const bool first = options.momentum != 0 && !momentum.defined();
-      if (first) momentum = zeros_for_moment(parameter);
-      kernels(parameter.device())
-          .sgd({parameter.view_of_memory(), parameter.grad().view_of_memory(),
-                options.momentum != 0 ? momentum.view_of_memory() : View{}},
-               {.lr = options.lr,
-                .momentum = options.momentum,
-                .dampening = options.dampening,
-                .weight_decay = options.weight_decay,
-                .nesterov = options.nesterov,
-                .maximize = options.maximize,
-                .first = first});
-      parameter.bump_version();
-    }
-  }
+  if (loss_scale.skips_step()) return;
+  std::vector<Tensor> fresh(momentum_buffers_.size());  // all memory first, as in Adam
+  for_gradients(groups_, [&](size_t i, const Tensor& parameter, const SgdOptions& options) {
+    const bool first = options.momentum != 0 && !momentum_buffers_[i].defined();
+    if (first) fresh[i] = zeros_for_moment(parameter);
+  });
+  for_gradients(groups_, [&](size_t i, Tensor parameter, const SgdOptions& options) {
+    const bool first = fresh[i].defined();
+    if (first) momentum_buffers_[i] = fresh[i];
+    const Tensor scale = loss_scale.scale_on(parameter.device());
+    kernels(parameter.device())
+        .sgd({parameter.view_of_memory(), parameter.grad().view_of_memory(),
+              options.momentum != 0 ? momentum_buffers_[i].view_of_memory() : View{}},
+             {.lr = options.lr,
+              .momentum = options.momentum,
+              .dampening = options.dampening,
+              .weight_decay = options.weight_decay,
+              .nesterov = options.nesterov,
+              .maximize = options.maximize,
+              .first = first,
+              .loss_scale = view_or_none(scale)});
+    parameter.bump_version();
+    if (scale.defined()) parameter.grad().bump_version();
+  });
 }
 
 void SGD::visit_state(StateVisitor& visitor) {

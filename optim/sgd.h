@@ -18,11 +18,12 @@ struct SgdOptions {
 /// Sutskever et al., "On the importance of initialization and momentum in deep learning" (2013), in PyTorch's
 /// form, where lr multiplies the buffer. Buffers are float32 for 16-bit parameters. One pass over memory per
 /// parameter.
-class SGD : public Optimizer {
+class SGD : public UnscalingOptimizer {
  public:
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {});
   explicit SGD(std::vector<Group<SgdOptions>> groups);
-  void step() override;
+  using UnscalingOptimizer::step;
+  void step(const LossScale& loss_scale) override;
   /// The groups; options may be changed between steps.
   std::vector<Group<SgdOptions>>& groups() { return groups_; }
 

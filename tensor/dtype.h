@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -79,6 +80,13 @@ constexpr std::string_view name_of(DType dtype) {
 constexpr bool is_floating(DType dtype) { return dtype <= DType::bfloat16; }
 constexpr bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
 constexpr bool is_integral(DType dtype) { return dtype > DType::bfloat16 && dtype != DType::bool_; }
+
+/// The largest finite value of a floating dtype.
+constexpr double largest_of(DType dtype) {
+  constexpr double values[] = {std::numeric_limits<double>::max(), std::numeric_limits<float>::max(), 65504,
+                               0x1.fep127};
+  return values[static_cast<int>(dtype)];
+}
 
 /// The type that arithmetic on `dtype` runs in: float for the 16-bit types, else the type itself.
 constexpr DType compute_type(DType dtype) { return is_half(dtype) ? DType::float32 : dtype; }

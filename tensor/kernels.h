@@ -17,6 +17,7 @@
 #include "tensor/dtype.h"
 #include "tensor/pointwise.h"
 #include "tensor/scalar.h"
+#include "tensor/scale_rule.h"
 #include "tensor/shape.h"
 
 namespace mezzo {
@@ -58,10 +59,11 @@ struct AdamTensors {
   View param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq;  // the last one only with amsgrad
 };
 /// step_size = lr / (1 - beta1^t); bias2_sqrt = sqrt(1 - beta2^t); decay multiplies the parameter first
-/// (AdamW).
+/// (AdamW). With a loss_scale (0-d float32) the gradient is unscaled first, and stays so.
 struct AdamArgs {
   double beta1, beta2, eps, weight_decay, step_size, bias2_sqrt, decay;
   bool maximize;
+  View loss_scale{};
 };
 
 struct SgdTensors {
@@ -70,6 +72,7 @@ struct SgdTensors {
 struct SgdArgs {
   double lr, momentum, dampening, weight_decay;
   bool nesterov, maximize, first;  // first: the buffer takes the gradient as it is
+  View loss_scale{};               // as in AdamArgs
 };
 
 /// Operands and result have out's shape and any dtypes: operands are converted to `compute` (float64,
@@ -142,6 +145,15 @@ struct Kernels {
 
   void (*adam)(const AdamTensors& tensors, const AdamArgs& args) = nullptr;
   void (*sgd)(const SgdTensors& tensors, const SgdArgs& args) = nullptr;
+
+  /// g * inverse(scale) for the elements g of all `grads` (floating), computed in their compute type and, if
+  /// `write`, put in their place. Sets found_inf to 1 if one of the results is not finite in its dtype, and
+  /// never back to 0. scale and found_inf are 0-d float32; a scale that is not given stands for 1.
+  void (*unscale)(std::span<const View> grads, const View& scale, const View& found_inf,
+                  bool write) = nullptr;
+  /// {scale, tracker} (0-d float32 and int32) = next({scale, tracker}, found_inf != 0, rule)
+  void (*update_scale)(const View& scale, const View& tracker, const View& found_inf,
+                       const ScaleRule& rule) = nullptr;
 };
 
 /// The table of a device. Throws Error if the device is not part of this build or not on this machine.

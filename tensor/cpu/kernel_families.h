@@ -14,6 +14,6 @@ void add_indexing(Kernels& table);    // indexing.cpp: gather, scatter_add
 void add_matmul(Kernels& table);      // matmul.cpp
 void add_conv(Kernels& table);        // conv.cpp
 void add_batch_norm(Kernels& table);  // batch_norm.cpp
-void add_optimizers(Kernels& table);  // optimizers.cpp: adam, sgd
+void add_optimizers(Kernels& table);  // optimizers.cpp: adam, sgd, unscale, update_scale
 
 }  // namespace mezzo::cpu

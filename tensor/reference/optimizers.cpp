@@ -8,7 +8,22 @@
 namespace mezzo::reference {
 namespace {
 
+/// g * inverse(scale) of element i, in the precision of the gradient's arithmetic.
+double unscaled(const View& grad, int64_t i, const View& scale) {
+  if (!scale.given()) return get(grad, i);
+  const float factor = inverse(load<float>(scale, 0));
+  if (grad.dtype == DType::float64) return get(grad, i) * factor;
+  return static_cast<float>(get(grad, i)) * factor;
+}
+
+/// Gradients that keep what unscaling makes of them.
+void unscale_in_place(const View& grad, const View& scale) {
+  if (!scale.given()) return;
+  for (int64_t i = 0; i < grad.numel(); ++i) set(grad, i, unscaled(grad, i, scale));
+}
+
 void adam(const AdamTensors& tensors, const AdamArgs& args) {
+  unscale_in_place(tensors.grad, args.loss_scale);
   for (int64_t i = 0; i < tensors.param.numel(); ++i) {
     const double p = get(tensors.param, i) * args.decay;
     const double g = (args.maximize ? -get(tensors.grad, i) : get(tensors.grad, i)) + args.weight_decay * p;
@@ -27,6 +42,7 @@ void adam(const AdamTensors& tensors, const AdamArgs& args) {
 }
 
 void sgd(const SgdTensors& tensors, const SgdArgs& args) {
+  unscale_in_place(tensors.grad, args.loss_scale);
   for (int64_t i = 0; i < tensors.param.numel(); ++i) {
     const double p = get(tensors.param, i);
     double g = (args.maximize ? -get(tensors.grad, i) : get(tensors.grad, i)) + args.weight_decay * p;
@@ -40,11 +56,29 @@ void sgd(const SgdTensors& tensors, const SgdArgs& args) {
   }
 }
 
+void unscale(std::span<const View> grads, const View& scale, const View& found_inf, bool write) {
+  for (const View& grad : grads) {
+    for (int64_t i = 0; i < grad.numel(); ++i) {
+      if (!(std::abs(unscaled(grad, i, scale)) <= largest_of(grad.dtype))) set(found_inf, 0, 1);
+    }
+    if (write) unscale_in_place(grad, scale);
+  }
+}
+
+void update_scale(const View& scale, const View& tracker, const View& found_inf, const ScaleRule& rule) {
+  const ScaleState state{load<float>(scale, 0), load<int32_t>(tracker, 0)};
+  const ScaleState updated = next(state, get(found_inf, 0) != 0, rule);
+  store(scale, 0, updated.scale);
+  store(tracker, 0, updated.tracker);
+}
+
 }  // namespace
 
 void add_optimizers(Kernels& table) {
   table.adam = adam;
   table.sgd = sgd;
+  table.unscale = unscale;
+  table.update_scale = update_scale;
 }
 
 }  // namespace mezzo::reference

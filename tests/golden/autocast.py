@@ -76,7 +76,7 @@ def make_autocast(folder):
     warnings.simplefilter("ignore")
     logging.disable()  # fake tensors log the calls that they refuse
     ops = {**{name: ((SQUARE,), f) for name, f in UNARY.items()},
-           **{name: ((SQUARE,) * 2, f) for name, f in BINARY.items() if name != "floor_divide"}, **OTHERS}
+           **{name: ((SQUARE,) * 2, f) for name, f in BINARY.items()}, **OTHERS}
     rows = []
     for (name, (shapes, function)), device, low in itertools.product(ops.items(), ("cpu", "cuda"), (BF16, F16)):
         for pattern in PATTERNS:

@@ -239,6 +239,26 @@ TEST_CASE("optimizers: a bad option set later stops the step before anything cha
   CHECK(a.version() == 0);
 }
 
+TEST_CASE("optimizers: no memory for one parameter's state, and no parameter changes") {
+  const Tensor a = leaf({1});
+  Tensor huge = make({1}).expand({int64_t{1} << 47}).requires_grad_();
+  const auto check = [&](optim::Optimizer& optimizer) {
+    give_grad(a, {1});
+    huge.set_grad(huge.detach());
+    CHECK(error_text([&] { optimizer.step(); }).starts_with("allocate: no memory"));
+    CHECK(value(a) == 1);
+    CHECK(a.version() == 0);
+  };
+  SGD sgd({a, huge}, {.lr = .1, .momentum = .9, .dampening = .5});
+  check(sgd);
+  Adam adam({a, huge});
+  check(adam);
+
+  huge.set_grad({});
+  sgd.step();  // the first one: the momentum is the gradient, undamped
+  CHECK(value(a) == doctest::Approx(.9));
+}
+
 TEST_CASE("optimizers: a step changes the version, so a backward through old values is refused") {
   const Tensor a = leaf({3});
   SGD sgd({a}, {.lr = .1});

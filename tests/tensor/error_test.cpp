@@ -218,3 +218,19 @@ TEST_CASE("errors: a wrong call changes nothing") {
   CHECK(a.version() == 0);
   CHECK(mean.version() == 0);
 }
+
+TEST_CASE("errors: memory that no machine has") {
+  constexpr int64_t n = int64_t{1} << 47;  // float64: 2^50 bytes, more than a process can address
+  const Tensor x = leaf({3}), huge = x.expand({n});
+  const MemoryStats before = memory_stats(test_device());
+  const std::string said = error_text([&] { huge* huge; });
+  CHECK(said == text("allocate: no memory on ", to_string(test_device()), " for ", n * 8,
+                     " bytes; tensors hold ", before.live, " bytes, the cache 0"));
+  CHECK_THROWS_AS(huge.clone(), Error);
+  CHECK_THROWS_AS(rand({n}, {.device = test_device()}), Error);
+  const MemoryStats after = memory_stats(test_device());
+  CHECK(after.live == before.live);
+  CHECK(after.system_allocations == before.system_allocations);
+  (x * x).sum().backward();  // and work goes on
+  CHECK(values(x.grad()) == Values{6});
+}
