@@ -6,6 +6,8 @@
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "data/data_loader.h"
+#include "data/dataset.h"
 #include "nn/nn.h"
 #include "optim/adam.h"
 #include "optim/clip.h"

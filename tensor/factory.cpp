@@ -170,11 +170,13 @@ Tensor randint(int64_t high, const Shape& shape, const TensorOptions& options) {
   return randint(0, high, shape, options);
 }
 
-Tensor randperm(int64_t n, const TensorOptions& options) {
+Tensor randperm(int64_t n, const TensorOptions& options) { return randperm(n, default_generator(), options); }
+
+Tensor randperm(int64_t n, Generator generator, const TensorOptions& options) {
   if (n < 0) fail("randperm", text("n = ", n, " is negative"));
   const Tensor order = arange(n);
   auto* values = order.data<int64_t>();
-  const PhiloxState state = default_generator().take(n);
+  const PhiloxState state = generator.take(n);
   for (int64_t i = n - 1; i > 0; --i) {  // Fisher and Yates
     const auto draw = draws_of_block<double>(state, i / 2)[static_cast<size_t>(i % 2)];
     // The high word of draw * (i + 1): a number in [0, i], as good as evenly for any n that fits in memory.

@@ -20,6 +20,7 @@
 
 namespace mezzo {
 
+class Generator;
 class Indexed;
 class Node;
 class Tensor;
@@ -304,8 +305,9 @@ Tensor randn(const Shape& shape, const TensorOptions& options = {});
 /// Integers of equal probability in [low, high); int64.
 Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options = {});
 Tensor randint(int64_t high, const Shape& shape, const TensorOptions& options = {});
-/// 0, 1, ..., n - 1 in random order; int64.
+/// 0, 1, ..., n - 1 in random order; int64. The order is drawn from the default generator or the given one.
 Tensor randperm(int64_t n, const TensorOptions& options = {});
+Tensor randperm(int64_t n, Generator generator, const TensorOptions& options = {});
 /// With the shape, device, dense layout and, if none is given, dtype of `like`; empty_like is not
 /// initialised.
 Tensor empty_like(const Tensor& like, std::optional<DType> dtype = std::nullopt);

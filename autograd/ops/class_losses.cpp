@@ -48,10 +48,12 @@ void check_input(std::string_view op, const Tensor& x, const Tensor& target, con
   }
 }
 
-void check_classes(std::string_view op, const Tensor& x, const Tensor& target, int64_t ignore_index) {
+/// `remedy`: what to do about another dtype.
+void check_classes(std::string_view op, const Tensor& x, const Tensor& target, int64_t ignore_index,
+                   std::string_view remedy = "class indices: to(int64)") {
   if (target.dtype() != int64 && target.dtype() != uint8) {
     fail(op, text("target must be int64 or uint8, not ", name_of(target.dtype())),
-         {{"input", x}, {"target", target}});
+         {{"input", x}, {"target", target}}, remedy);
   }
   Shape places = x.shape();
   places.erase(class_dim(x));
@@ -144,8 +146,10 @@ struct CrossEntropy : Composed<CrossEntropy> {
     if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
       fail("cross_entropy", text("label_smoothing = ", options.label_smoothing, " is outside [0, 1]"));
     }
-    if (!takes_probabilities(x, target))
-      return check_classes("cross_entropy", x, target, options.ignore_index);
+    if (!takes_probabilities(x, target)) {
+      return check_classes("cross_entropy", x, target, options.ignore_index,
+                           "class indices: to(int64); probabilities: the shape of the input");
+    }
     if (!is_floating(target.dtype())) {
       fail("cross_entropy", "a target of the input's shape holds probabilities and must be floating",
            {{"input", x}, {"target", target}});

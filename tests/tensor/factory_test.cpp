@@ -93,6 +93,12 @@ TEST_CASE("randperm: each number once, each order about equally often") {
   }
   for (int count : counts)
     CHECK(std::abs(count - 1000) < 5 * 29);  // standard deviation sqrt(6000 / 6 * 5 / 6)
+  Generator generator(7);
+  manual_seed(7);
+  const Tensor given = randperm(50, generator);
+  CHECK(default_generator().offset() == 0);
+  CHECK(values(given) == values(randperm(50)));
+  CHECK(generator.offset() == default_generator().offset());
   CHECK(randperm(0).numel() == 0);
   CHECK(values(randperm(1)) == Values{0});
   CHECK(error_text([] { randperm(-1); }) == "randperm: n = -1 is negative");
