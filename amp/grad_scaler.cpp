@@ -145,8 +145,7 @@ void GradScaler::update() {
                     {options_.growth_factor, options_.backoff_factor, options_.growth_interval});
   scale_.bump_version();
   tracker_.bump_version();
-  records_.clear();
-  unscaled_.clear();
+  forget();
 }
 
 void GradScaler::update(double new_scale) {
@@ -156,8 +155,7 @@ void GradScaler::update(double new_scale) {
   changed.init_scale = new_scale;
   check_options("GradScaler.update", changed);
   scale_.fill_(new_scale);
-  records_.clear();
-  unscaled_.clear();
+  forget();
 }
 
 void GradScaler::update(const Tensor& new_scale) {
@@ -208,6 +206,11 @@ void GradScaler::set(T GradScalerOptions::*option, T value) {
 void GradScaler::set_growth_factor(double factor) { set(&GradScalerOptions::growth_factor, factor); }
 void GradScaler::set_backoff_factor(double factor) { set(&GradScalerOptions::backoff_factor, factor); }
 void GradScaler::set_growth_interval(int64_t interval) { set(&GradScalerOptions::growth_interval, interval); }
+
+void GradScaler::forget() {
+  records_.clear();
+  unscaled_.clear();
+}
 
 void GradScaler::check_scaled(std::string_view op) const {
   if (!scale_.defined()) fail(op, "nothing has been scaled yet", {}, "call scale(loss) before backward()");
