@@ -209,6 +209,11 @@ TEST_CASE("a skipped step does not count as one of Adam's") {
       CHECK(adam.state_dict().at("state.0.step").item<int64_t>() == steps);
     }
     CHECK(gradients(parameters) == Values{4});
+
+    // Two devices' flags added up: not 0 is what counts.
+    adam.step({scalar(2, float32), scalar(4, float32)});
+    CHECK(adam.state_dict().at("state.0.step").item<int64_t>() == 8);
+    CHECK(gradients(parameters) == Values{4});
   }
 }
 
