@@ -42,19 +42,18 @@ Tensor any_of(const Tensors& flags, const Device& device) {
 
 }  // namespace
 
-/// Gradients on one device of which the same is known.
+/// Gradients on one device that hold the same scale.
 struct GradScaler::Batch {
   Device device;
-  bool fresh;      ///< not seen since the last update: they hold the scale
-  Tensor kept_if;  ///< 0-d: if it is not 0, they hold the scale all the same
+  Tensor scale;  ///< undefined: none, they have been unscaled
   std::vector<View> views{};
 };
 
 /// The gradients of one optimizer.
 struct GradScaler::Gradients {
   std::vector<Batch> batches;
-  Tensors scaled;     ///< those that hold the scale, or may
-  bool apart = true;  ///< all are fresh and no two elements, of all of them, lie in one place
+  Tensors scaled;     ///< those that hold a scale
+  bool apart = true;  ///< none has been seen before, and no two elements of them all lie in one place
 };
 
 GradScaler::GradScaler(const GradScalerOptions& options) : options_(options) {
@@ -145,8 +144,7 @@ void GradScaler::update() {
                     {options_.growth_factor, options_.backoff_factor, options_.growth_interval});
   scale_.bump_version();
   tracker_.bump_version();
-  records_.clear();
-  unscaled_.clear();
+  forget();
 }
 
 void GradScaler::update(double new_scale) {
@@ -156,8 +154,7 @@ void GradScaler::update(double new_scale) {
   changed.init_scale = new_scale;
   check_options("GradScaler.update", changed);
   scale_.fill_(new_scale);
-  records_.clear();
-  unscaled_.clear();
+  forget();
 }
 
 void GradScaler::update(const Tensor& new_scale) {
@@ -209,6 +206,11 @@ void GradScaler::set_growth_factor(double factor) { set(&GradScalerOptions::grow
 void GradScaler::set_backoff_factor(double factor) { set(&GradScalerOptions::backoff_factor, factor); }
 void GradScaler::set_growth_interval(int64_t interval) { set(&GradScalerOptions::growth_interval, interval); }
 
+void GradScaler::forget() {
+  records_.clear();
+  unscaled_.clear();
+}
+
 void GradScaler::check_scaled(std::string_view op) const {
   if (!scale_.defined()) fail(op, "nothing has been scaled yet", {}, "call scale(loss) before backward()");
 }
@@ -234,16 +236,18 @@ GradScaler::Gradients GradScaler::gradients_of(std::string_view op, const optim:
     }
     own.insert({gradient, {}});
     const UnscaledGradients::Entry* before = unscaled_.find(gradient);
-    const Tensor kept_if = before ? before->found_inf : Tensor();
+    Tensor scale = scale_;
+    if (before) {  // unscaled, unless that was left to a step that was skipped
+      scale = before->found_inf.defined() ? where(before->found_inf, scale_, 1.0f) : Tensor();
+    }
+    if (scale.defined()) result.scaled.push_back(gradient);
     const View view = distinct_elements(gradient);
     if (before || view.numel() != gradient.numel()) result.apart = false;
-    if (!before || kept_if.defined()) result.scaled.push_back(gradient);
     auto& batches = result.batches;
     auto batch = std::ranges::find_if(batches, [&](const Batch& other) {
-      return other.device == gradient.device() && other.fresh == !before &&
-             other.kept_if.impl() == kept_if.impl();
+      return other.device == gradient.device() && other.scale.impl() == scale.impl();
     });
-    if (batch == batches.end()) batch = batches.insert(batch, {gradient.device(), !before, kept_if});
+    if (batch == batches.end()) batch = batches.insert(batch, {gradient.device(), scale});
     batch->views.push_back(view);
   }
   return result;
@@ -256,9 +260,7 @@ void GradScaler::check_gradients(Record& record, const Gradients& gradients, boo
     if (flag == record.found_inf.end()) {
       flag = record.found_inf.insert(flag, zeros({}, {.dtype = float32, .device = batch.device}));
     }
-    Tensor scale = scale_.to(batch.device);
-    if (!batch.fresh)
-      scale = batch.kept_if.defined() ? where(batch.kept_if.to(batch.device), scale, 1.0f) : Tensor();
+    const Tensor scale = optim::LossScale{{}, batch.scale}.scale_on(batch.device);
     kernels(batch.device).unscale(batch.views, view_or_none(scale), flag->view_of_memory(), unscale);
   }
   if (!unscale) return;

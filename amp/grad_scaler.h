@@ -60,7 +60,7 @@ class GradScaler {
  public:
   /// Scale, tracker and flags will lie on the device of the first loss, or on the one that is given. Throws
   /// Error for options outside their range and for a device that is not there.
-  GradScaler(const GradScalerOptions& options = {});
+  explicit GradScaler(const GradScalerOptions& options = {});
   explicit GradScaler(const Device& device, const GradScalerOptions& options = {});
   GradScaler(const GradScaler&) = delete;
   GradScaler& operator=(const GradScaler&) = delete;
@@ -114,6 +114,7 @@ class GradScaler {
   struct Gradients;
 
   void check_scaled(std::string_view op) const;
+  void forget();
   Record& record_of(const optim::Optimizer& optimizer);
   Gradients gradients_of(std::string_view op, const optim::Optimizer& optimizer) const;
   void check_gradients(Record& record, const Gradients& gradients, bool unscale);

@@ -8,7 +8,7 @@ namespace mezzo::amp {
 
 namespace {
 
-/// Elements of a storage: those in [begin, end), with gaps unless it is dense.
+/// Where a gradient lies: somewhere in [begin, end), everywhere if it is dense.
 struct Extent {
   explicit Extent(const Tensor& x) : view(distinct_elements(x)), begin(view.as<std::byte>()), end(begin) {
     if (view.numel() == 0) return;
@@ -52,8 +52,10 @@ void UnscaledGradients::insert(const Entry& entry) {
 
 View distinct_elements(const Tensor& gradient) {
   View view = gradient.view_of_memory();
-  for (int d = 0; d < view.shape.dim(); ++d) {
-    if (view.strides[d] == 0 && view.shape[d] > 1) view.shape[d] = 1;
+  for (int d = view.shape.dim() - 1; d >= 0; --d) {
+    if (view.shape[d] != 1 && (view.strides[d] != 0 || view.shape[d] == 0)) continue;
+    view.shape.erase(d);
+    view.strides.erase(d);
   }
   return view;
 }

@@ -26,7 +26,7 @@ class UnscaledGradients {
   std::unordered_map<const Storage*, std::vector<Entry>> entries_;
 };
 
-/// A gradient's memory, each element once also where it was expanded.
+/// A gradient's memory, each element once also where it was expanded, without dimensions of size 1.
 View distinct_elements(const Tensor& gradient);
 
 }  // namespace mezzo::amp

@@ -16,6 +16,7 @@ from layers import make_batch_norm, make_conv2d, make_init, make_mse
 from losses import make_losses
 from ops import make_casts, make_ops
 from printing import make_print
+from scaler import make_scaler
 from training import make_checkerboard, make_optim
 
 
@@ -24,7 +25,7 @@ def main():
     torch.set_num_threads(1)
     print("PyTorch", torch.__version__)
     for make in (make_ops, make_casts, make_conv2d, make_batch_norm, make_mse, make_losses, make_init, make_optim,
-                 make_checkerboard, make_print, make_autocast):
+                 make_checkerboard, make_scaler, make_print, make_autocast):
         make(folder)
 
 

@@ -2,6 +2,7 @@
 #include "tensor/tensor.h"
 
 #include <cmath>
+#include <limits>
 
 #include "autograd/ops.h"
 #include "tests/values.h"
@@ -157,6 +158,21 @@ TEST_CASE("casts round to nearest even, and keep subnormals") {
   CHECK(cast(3.4e38, bfloat16) == INFINITY);
   CHECK(cast(0x1p-133, bfloat16) == 0x1p-133);
   CHECK(cast(0x1p-134, bfloat16) == 0);
+  // For each dtype: the largest value, the least normal and subnormal ones, and the step at 1.
+  const struct {
+    DType dtype;
+    double largest, normal, subnormal, step;
+  } limits[] = {{float16, 65504, 0x1p-14, 0x1p-24, 0x1p-10},
+                {bfloat16, 0x1.fep127, 0x1p-126, 0x1p-133, 0x1p-7}};
+  for (const auto& [dtype, largest, normal, subnormal, step] : limits) {
+    CHECK(largest_of(dtype) == largest);
+    for (double kept : {largest, normal, subnormal, 1 + step}) CHECK(cast(kept, dtype) == kept);
+    CHECK(cast(largest * (1 + step / 2), dtype) == INFINITY);
+    CHECK(cast(subnormal / 2, dtype) == 0);
+    CHECK(cast(1 + step / 2, dtype) == 1);
+  }
+  CHECK(largest_of(float32) == std::numeric_limits<float>::max());
+  CHECK(largest_of(float64) == std::numeric_limits<double>::max());
   CHECK(cast(2.7, int32) == 2);
   CHECK(cast(-2.7, int64) == -2);
   CHECK(cast(0.1, bool_) == 1);
