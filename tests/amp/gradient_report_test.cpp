@@ -36,7 +36,7 @@ int64_t bin(const GradientReport& report, int log2, size_t scale = 0) {
 }  // namespace
 
 TEST_CASE("gradient report: zones begin where float16 rounds to another kind of number") {
-  struct {
+  struct Edge {
     double value;
     Zone zone;
   } const edges[] = {
@@ -56,12 +56,12 @@ TEST_CASE("gradient report: zones begin where float16 rounds to another kind of 
       {65520, Zone::overflowed},
       {3e38, Zone::overflowed},
   };
-  for (const auto& [value, zone] : edges) {
+  for (const Edge& edge : edges) {
     for (const double sign : {1.0, -1.0}) {
-      CAPTURE(sign * value);
-      const GradientReport report = report_of(make({sign * value}, float32), {.scale = 1});
+      CAPTURE(sign * edge.value);
+      const GradientReport report = report_of(make({sign * edge.value}, float32), {.scale = 1});
       Zones expected{};
-      expected[static_cast<size_t>(zone)] = 1;
+      expected[static_cast<size_t>(edge.zone)] = 1;
       CHECK(zones(report) == expected);
       CHECK(zones(report, 1) == expected);
     }

@@ -323,7 +323,7 @@ TEST_CASE("picture: gradients move from the lost zone to the right with their sc
   report.add("w", tensor({0x1p-30, 0x1p-30, 0x1p-40, 0}));
   write_gradient_picture(folder / "a.png", report);
   const Image image(folder / "a.png");
-  for (const Color zone : {0xf7cdc9, 0xfbeab5, 0xd5ecd2}) CHECK(image.colors().count(zone) == 1);
+  for (const Color zone : {0xf7cdc9u, 0xfbeab5u, 0xd5ecd2u}) CHECK(image.colors().count(zone) == 1);
 
   // Heights in pixels of the bins, by column, in the upper and the lower half.
   const auto bars = [&image](size_t top) {
