@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "amp/autocast.h"
+#include "amp/text_table.h"
 
 namespace mezzo::amp {
 
@@ -44,17 +45,7 @@ std::string Trace::to_string() const {
     rows.push_back({std::string(info(entry.op).name), std::to_string(entry.count), joined(entry.came),
                     std::string(name_of(entry.policy)), joined(entry.went)});
   }
-  std::vector<size_t> widths(rows[0].size());
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string table;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) line += row[i] + std::string(widths[i] + 2 - row[i].size(), ' ');
-    table += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return table;
+  return text_table(rows);
 }
 
 std::ostream& operator<<(std::ostream& out, const Trace& trace) { return out << trace.to_string(); }

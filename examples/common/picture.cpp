@@ -17,6 +17,9 @@ constexpr Color kBackground = 0xffffff, kInk = 0x333333, kGrid = 0xe4e4e4, kFram
 constexpr int kMargin = 28, kGap = 10, kPanelGap = 40, kPanelSize = 400, kPanelMinWidth = 240,
               kCurveHeight = 240, kMinWidth = 640;
 constexpr double kCurveThickness = 2.5;
+constexpr int kBinWidth = 10, kBinHeight = 200, kTickDistance = 8;
+// In the order of amp::Zone. What float16 cannot hold is red.
+constexpr std::array<Color, 4> kZones = {0xf7cdc9, 0xfbeab5, 0xd5ecd2, 0xf7cdc9};
 
 // matplotlib's table (released under CC0), rounded to 8 bits a channel.
 constexpr std::array<Color, 256> kViridis = {
@@ -158,6 +161,42 @@ void draw_curve(Canvas& canvas, int top, const std::vector<double>& losses) {
   }
 }
 
+/// The pixel column of a power of two.
+int column_of(int log2) { return kMargin + (log2 - amp::GradientHistogram::low) * kBinWidth; }
+
+/// Title, names and shares of the zones, bins, and the axis of powers.
+constexpr int kHistogramHeight = 4 * (Canvas::text_height + kGap) + kBinHeight;
+
+void draw_histogram(Canvas& canvas, int y, const amp::GradientHistogram& histogram) {
+  constexpr int line = Canvas::text_height + kGap;
+  const auto& bins = histogram.bins;
+  const auto write = [&canvas](int x, int top, const std::string& words) {
+    canvas.text(x, top, words, kInk, Align::center);
+  };
+  write(canvas.width() / 2, y, text("log2 of gradients times ", histogram.scale, ", in float16"));
+  y += line;
+  const int bottom = y + 2 * line + kBinHeight;
+  for (const amp::ZoneSpan& span : amp::kZoneSpans) {
+    const int left = column_of(span.low), right = column_of(span.high);
+    canvas.fill(left, y, right - left, bottom - y, kZones[static_cast<size_t>(span.zone)]);
+    write((left + right) / 2, y + kGap / 2, std::string(span.name));
+    write((left + right) / 2, y + kGap / 2 + Canvas::text_height,
+          text(std::fixed, std::setprecision(1), 100 * histogram.share(span.zone), "%"));
+  }
+  const double most = static_cast<double>(std::max<int64_t>(std::ranges::max(bins), 1));
+  for (size_t i = 0; i < bins.size(); ++i) {
+    // Rounded up: a bin that is not empty is seen.
+    const int height = static_cast<int>(std::ceil(kBinHeight * static_cast<double>(bins[i]) / most));
+    canvas.fill(column_of(histogram.low + static_cast<int>(i)), bottom - height, kBinWidth - 1, height,
+                kCurve);
+  }
+  canvas.fill(kMargin, bottom, canvas.width() - 2 * kMargin, 1, kFrame);
+  for (int log2 = histogram.low; log2 <= histogram.high; log2 += kTickDistance) {
+    canvas.fill(column_of(log2), bottom, 1, kGap / 2, kFrame);
+    write(column_of(log2), bottom + kGap, text(log2));
+  }
+}
+
 }  // namespace
 
 Color viridis(double value) {
@@ -189,6 +228,19 @@ void write_training_picture(const std::string& path, const std::vector<Panel>& p
   canvas.text(center, curve_top - line, "loss", kInk, Align::center);
   draw_curve(canvas, curve_top, losses);
   canvas.text(center, curve_top + kCurveHeight + kGap + line, "step", kInk, Align::center);
+  canvas.write_png(path);
+}
+
+void write_gradient_picture(const std::string& path, const amp::GradientReport& report) {
+  const auto& histograms = report.total().histograms;
+  const int count = static_cast<int>(histograms.size());
+  Canvas canvas(column_of(amp::GradientHistogram::high) + kMargin,
+                2 * kMargin + count * kHistogramHeight + (count - 1) * kPanelGap, kBackground);
+  int y = kMargin;
+  for (const amp::GradientHistogram& histogram : histograms) {
+    draw_histogram(canvas, y, histogram);
+    y += kHistogramHeight + kPanelGap;
+  }
   canvas.write_png(path);
 }
 

@@ -1,9 +1,11 @@
-// The picture that a training example leaves behind: what the network made of its task, and how it got there.
+// The pictures that a training example leaves behind: what the network made of its task and how it got there,
+// and where its gradients lay in float16.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "amp/gradient_report.h"
 #include "examples/common/canvas.h"
 
 namespace mezzo::examples {
@@ -24,5 +26,10 @@ Color viridis(double value);
 /// sizes disagree.
 void write_training_picture(const std::string& path, const std::vector<Panel>& panels,
                             const std::vector<double>& losses);
+
+/// Writes a PNG: the histograms of all the report's gradients at scale 1 and, beneath, at its scale, each
+/// over the zones of float16 and the share of gradients that a zone holds. A bin's height is its share of the
+/// largest. Throws Error if the file cannot be written.
+void write_gradient_picture(const std::string& path, const amp::GradientReport& report);
 
 }  // namespace mezzo::examples

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "amp/autocast.h"
+#include "autograd/grad_mode.h"
 #include "autograd/ops.h"
 #include "nn/nn.h"
 #include "tensor/tensor_impl.h"

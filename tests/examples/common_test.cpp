@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -16,6 +17,7 @@
 #include "examples/common/progress.h"
 #include "examples/common/result.h"
 #include "tensor/error.h"
+#include "tensor/tensor.h"
 
 using namespace mezzo;
 using namespace mezzo::examples;
@@ -313,4 +315,44 @@ TEST_CASE("picture: panels through their own range, the curve beneath") {
   }
   CHECK_THROWS_AS(write_training_picture(path, {{"output", 2, 2, {1, 2, 3}}}, {1.0}), Error);
   CHECK_THROWS_AS(write_training_picture(path, {{"output", 1, 2, {1, 2, 3}}}, {1.0}), Error);
+}
+
+TEST_CASE("picture: gradients move from the lost zone to the right with their scale") {
+  Folder folder;
+  amp::GradientReport report({}, {.scale = 65536});
+  report.add("w", tensor({0x1p-30, 0x1p-30, 0x1p-40, 0}));
+  write_gradient_picture(folder / "a.png", report);
+  const Image image(folder / "a.png");
+  for (const Color zone : {0xf7cdc9u, 0xfbeab5u, 0xd5ecd2u}) CHECK(image.colors().count(zone) == 1);
+
+  // Heights in pixels of the bins, by column, in the upper and the lower half.
+  const auto bars = [&image](size_t top) {
+    std::map<size_t, size_t> heights;
+    for (size_t y = top; y < top + image.header.height / 2; ++y) {
+      for (size_t x = 0; x < image.header.width; ++x) {
+        if (image.at(x, y) == 0x31688e) ++heights[x];
+      }
+    }
+    return heights;
+  };
+  const auto before = bars(0), after = bars(image.header.height / 2);
+  REQUIRE(before.size() == 18);  // two bins of 9 columns
+  const size_t low = before.begin()->first, high = before.rbegin()->first;
+  CHECK(high - low == 100 + 8);  // 10 powers of two, of 10 columns
+  CHECK(before.at(high) == 2 * before.at(low));
+  REQUIRE(after.size() == 18);
+  for (const auto& [x, height] : before) CHECK(after.at(x + 160) == height);  // 2^16
+
+  // Where they stand: both are lost; 2^-14, of 2^-30, is the first normal number, 2^-24 the first subnormal
+  // one.
+  const auto zone_above = [&image](size_t x, size_t top) {
+    while (image.at(x, top) != 0x31688e) ++top;
+    return image.at(x, top - 1);
+  };
+  CHECK(zone_above(high, 0) == 0xf7cdc9);
+  CHECK(zone_above(high + 160, image.header.height / 2) == 0xd5ecd2);
+  CHECK(zone_above(low + 160, image.header.height / 2) == 0xfbeab5);
+
+  CHECK_NOTHROW(write_gradient_picture(folder / "empty.png", amp::GradientReport()));
+  CHECK_THROWS_AS(write_gradient_picture(folder / "missing/a.png", report), Error);
 }
