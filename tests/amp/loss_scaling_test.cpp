@@ -310,6 +310,8 @@ TEST_CASE("gradients that share memory are unscaled once") {
     const Tensor column = g.slice(1, 0, 1);
     CHECK(run(column, column.view({2})) == std::vector{Values{-1, -4}, Values{-1, -4}});
     g = make({4, 8}, float32);  // elements that share one place
+    CHECK(run(g.expand({3, 2}), fresh()) == std::vector{Values{-1, -2, -1, -2, -1, -2}, flat});
+    g = make({4, 8}, float32);
     CHECK(run(g.expand({3, 2}), g) == std::vector{Values{-1, -2, -1, -2, -1, -2}, Values{-1, -2}});
     g = fresh();
     const Tensor before = g.clone();
@@ -331,6 +333,22 @@ TEST_CASE("backward makes no gradients that share memory") {
     CHECK(values(b) == Values{0, 0});
     CHECK(values(a.grad()) == Values{1, 1});
     CHECK(values(b.grad()) == Values{1, 1});
+  });
+}
+
+TEST_CASE("gradients that stay in their memory are unscaled in every iteration") {
+  for_both_kinds([](bool by_itself) {
+    const Tensor w = leaf({1}, float32);
+    const auto sgd = make_sgd(by_itself, {w});
+    amp::GradScaler scaler({.init_scale = 4});
+    for (int step = 0; step < 3; ++step) {
+      sgd->zero_grad(false);
+      scaler.scale((w * 2).sum()).backward();
+      scaler.step(*sgd);
+      CHECK(gradients({w}) == Values{2});
+      step == 1 ? scaler.update(8) : scaler.update();
+    }
+    CHECK(values(w) == Values{-5});
   });
 }
 
