@@ -82,10 +82,10 @@ void add_transposes() {
 
 void add_softmax() {
   const auto over = [](const std::string& name, const Shape& shape, int dim,
-                       Tensor (*f)(const Tensor&, int)) {
+                       Tensor (*f)(const Tensor&, int, std::optional<DType>)) {
     add("softmax/" + name, [=](auto& state) {
       const Tensor x = randn(shape);
-      time(state, {.bytes = bytes_of({x, x})}, [&] { f(x, dim); });
+      time(state, {.bytes = bytes_of({x, x})}, [&] { f(x, dim, std::nullopt); });
     });
   };
   over("1024 columns", {16384, 1024}, 1, softmax);

@@ -82,8 +82,8 @@ struct LossScale {
   Tensor scale_on(const Device& device) const { return scale.defined() ? scale.to(device) : scale; }
 };
 
-/// An optimizer that unscales gradients and updates parameters in one pass over memory. Any other one takes
-/// two under amp::GradScaler.
+/// An optimizer that unscales gradients and updates parameters in one pass over memory; for any other one
+/// amp::GradScaler unscales before. step() is final so that none overrides the one and forgets the other.
 class UnscalingOptimizer : public Optimizer {
  public:
   using Optimizer::Optimizer;

@@ -310,6 +310,8 @@ TEST_CASE("gradients that share memory are unscaled once") {
     const Tensor column = g.slice(1, 0, 1);
     CHECK(run(column, column.view({2})) == std::vector{Values{-1, -4}, Values{-1, -4}});
     g = make({4, 8}, float32);  // elements that share one place
+    CHECK(run(g.expand({3, 2}), fresh()) == std::vector{Values{-1, -2, -1, -2, -1, -2}, flat});
+    g = make({4, 8}, float32);
     CHECK(run(g.expand({3, 2}), g) == std::vector{Values{-1, -2, -1, -2, -1, -2}, Values{-1, -2}});
     g = fresh();
     const Tensor before = g.clone();
@@ -334,6 +336,22 @@ TEST_CASE("backward makes no gradients that share memory") {
   });
 }
 
+TEST_CASE("gradients that stay in their memory are unscaled in every iteration") {
+  for_both_kinds([](bool by_itself) {
+    const Tensor w = leaf({1}, float32);
+    const auto sgd = make_sgd(by_itself, {w});
+    amp::GradScaler scaler({.init_scale = 4});
+    for (int step = 0; step < 3; ++step) {
+      sgd->zero_grad(false);
+      scaler.scale((w * 2).sum()).backward();
+      scaler.step(*sgd);
+      CHECK(gradients({w}) == Values{2});
+      step == 1 ? scaler.update(8) : scaler.update();
+    }
+    CHECK(values(w) == Values{-5});
+  });
+}
+
 TEST_CASE("gradients that come between two optimizers' steps are unscaled too") {
   for_both_kinds([](bool by_itself) {
     const Tensor shared = with_gradients({16})[0];
@@ -349,22 +367,22 @@ TEST_CASE("gradients that come between two optimizers' steps are unscaled too") 
 
 TEST_CASE("parameters on several devices: an overflow on one of them counts everywhere") {
   for_both_kinds([](bool by_itself) {
-    for (const auto& [on_cpu, on_reference] : {std::pair{4., 8.}, {inf, 8.}, {4., inf}, {inf, inf}}) {
+    for (const Values& given : {Values{4, 8}, {inf, 8}, {4, inf}, {inf, inf}}) {
       for (const bool unscale_first : {false, true}) {
-        CAPTURE(on_cpu);
-        CAPTURE(on_reference);
+        CAPTURE(given[0]);
+        CAPTURE(given[1]);
         std::vector<Tensor> parameters;
         for (const char* device : {"cpu", "reference"}) {
           parameters.push_back(ones({1}, {.device = device, .requires_grad = true}));
         }
-        give(parameters[0], {on_cpu});
-        give(parameters[1], {on_reference});
+        give(parameters[0], {given[0]});
+        give(parameters[1], {given[1]});
         const auto optimizer = make_sgd(by_itself, parameters);
         amp::GradScaler scaler({.init_scale = 4});
         CHECK(scaler.scale(scalar(1, float32)).device() == test_device());
         CHECK(scaler.scale(ones({}, {.device = "cpu"})).item<float>() == 4);
         CHECK(scaler.scale(ones({}, {.device = "reference"})).device() == Device("reference"));
-        const bool overflow = std::isinf(on_cpu + on_reference);
+        const bool overflow = std::isinf(given[0] + given[1]);
         if (unscale_first) scaler.unscale_(*optimizer);
         CHECK(scaler.step(*optimizer).skipped() == overflow);
         CHECK(values(parameters) == (overflow ? Values{1, 1} : Values{0, -1}));

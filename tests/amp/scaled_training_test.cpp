@@ -36,7 +36,9 @@ TEST_CASE("golden: scales, trackers and parameters of 40 steps, some of them ski
   const Golden golden("scaler");
   const auto cases = nlohmann::json::parse(golden.metadata("cases"));
   CHECK(cases.size() == 3);
-  for (const auto& [name, given] : cases.items()) {
+  for (const auto& entry : cases.items()) {
+    const std::string name = entry.key();
+    const nlohmann::json& given = entry.value();
     for (const bool unscale_first : {false, true}) {
       CAPTURE(name);
       CAPTURE(unscale_first);
@@ -146,9 +148,9 @@ TEST_CASE("a float16 run that is saved in the middle goes on to the bit") {
     CHECK(second.losses == Values(whole.losses.begin() + middle, whole.losses.end()));
     const StateDict end = second.state(), expected = whole.state();
     CHECK(end.size() == expected.size());
-    for (const auto& [name, tensor] : expected) {
-      CAPTURE(name);
-      CHECK(values(end.at(name)) == values(tensor));
+    for (const auto& entry : expected) {
+      CAPTURE(entry.first);
+      CHECK(values(end.at(entry.first)) == values(entry.second));
     }
   }
 }
