@@ -65,7 +65,7 @@ ordered_json time_training(const Options& options) {
   }
   std::ranges::sort(steps, {}, &Step::total);
   const Step& median = steps[steps.size() / 2];
-  return record.result({}, options.dtype(),
+  return record.result({.amp = options.amp}, options.dtype(),
                        {{"workload", "checkerboard"},
                         {"framework", "mezzo"},
                         {"threads", options.threads},

@@ -37,26 +37,36 @@ void train(const CheckerboardOptions& options) {
   net.to(device);
   const nn::MSELoss loss_fn;
   optim::Adam adam(net.parameters(), {.lr = options.lr});
+  const std::optional<DType> half = amp_dtype(options);
+  amp::GradScaler scaler(device, {.enabled = half == float16});
 
   TrainingRecord record;
   Progress progress(options);
   Tensor outputs;
+  int64_t skipped_steps = 0;
   for (int64_t step = 1; step <= options.steps; ++step) {
     record.begin_step();
     adam.zero_grad();
-    outputs = net(inputs);
-    const Tensor loss = loss_fn(outputs, targets);
-    loss.backward();
-    adam.step();
+    Tensor loss;
+    {
+      amp::Autocast autocast(device, half, half.has_value());
+      outputs = net(inputs);
+      loss = loss_fn(outputs, targets);
+    }
+    scaler.scale(loss).backward();
+    skipped_steps += scaler.step(adam).skipped();
+    scaler.update();
     record.end_step(loss.item<double>());
     progress.update(step, record.losses().back(), record.seconds());
   }
 
   outputs = outputs.detach();
   const Tensor right = outputs.gt(0.5).eq(targets.gt(0.5));
-  const auto result = record.result(device, outputs.dtype(),
+  const auto result = record.result(options, outputs.dtype(),
                                     {{"pixel_accuracy", right.to(float64).mean().item<double>()},
-                                     {"target_mean", targets.to(float64).mean().item<double>()}});
+                                     {"target_mean", targets.to(float64).mean().item<double>()},
+                                     {"scale", scaler.get_scale()},
+                                     {"skipped_steps", skipped_steps}});
   write_training_picture(options.out, {panel("output", outputs), panel("target", targets)}, record.losses());
   report(options, result);
 }

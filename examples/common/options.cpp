@@ -12,13 +12,18 @@ namespace mezzo::examples {
 
 void add_training_options(CLI::App& app, TrainingOptions& options) {
   app.option_defaults()->always_capture_default();
-  app.add_option("--steps", options.steps, "Training steps")
+  (options.epochs ? app.add_option("--epochs", options.epochs, "Passes over the training data")
+                  : app.add_option("--steps", options.steps, "Training steps"))
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
   app.add_option("--seed", options.seed, "Seed of all random numbers")->check(CLI::NonNegativeNumber);
-  app.add_option("--threads", options.threads, "Threads [OMP_NUM_THREADS or the number of cores]")
-      ->check(CLI::Range(1, 4096));
+  const std::string threads =
+      options.threads ? text(*options.threads) : "OMP_NUM_THREADS or the number of cores";
+  app.add_option("--threads", options.threads, text("Threads [", threads, "]"))->check(CLI::Range(1, 4096));
   app.add_option("--device", options.device, "Which kernels: the fast ones or the plain loops")
       ->check(CLI::IsMember({"cpu", "reference"}));
+  app.add_option("--amp", options.amp,
+                 "Mixed precision: autocast to bfloat16 or float16, the latter with a scaler")
+      ->check(CLI::IsMember({"off", "bf16", "fp16"}));
   app.add_option("--out", options.out, "The picture")->type_name("FILE.png");
   app.add_option("--log", options.log, "Writes step, loss and seconds of each step")->type_name("FILE.jsonl");
   app.add_flag("--json", options.json, "The last line of stdout is the result; all else goes to stderr");
@@ -32,6 +37,11 @@ void add_training_options(CLI::App& app, TrainingOptions& options) {
     check("--out", options.out);
     if (!options.log.empty()) check("--log", options.log);
   });
+}
+
+std::optional<DType> amp_dtype(const TrainingOptions& options) {
+  if (options.amp == "off") return std::nullopt;
+  return options.amp == "bf16" ? bfloat16 : float16;
 }
 
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& train) {

@@ -36,12 +36,13 @@ void TrainingRecord::end_step(double loss) {
 
 double TrainingRecord::seconds() const { return std::chrono::duration<double>(end_ - start_).count(); }
 
-nlohmann::ordered_json TrainingRecord::result(const Device& device, DType dtype,
+nlohmann::ordered_json TrainingRecord::result(const TrainingOptions& options, DType dtype,
                                               const nlohmann::ordered_json& more) const {
+  const Device device = options.device;
   nlohmann::ordered_json result = {
       {"device", to_string(device)},
       {"dtype", name_of(dtype)},
-      {"amp", "off"},
+      {"amp", options.amp},
       {"peak_mib", peak_mib()},
       {"training_mib", peak_mib() - peak_mib_before_},
       {"live_peak_mib", static_cast<double>(memory_stats(device).peak) / (1 << 20)},

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "examples/common/options.h"
-#include "tensor/device.h"
 #include "tensor/dtype.h"
 
 namespace mezzo::examples {
@@ -26,10 +25,10 @@ class TrainingRecord {
   /// From the beginning of the first step to the end of the last, logging and all.
   double seconds() const;
 
-  /// The result: device, dtype, amp, memory in MiB, times, then `more`, which the example measured, then loss
-  /// and seconds. peak_mib is the most memory that the process held, training_mib what the loop added to
-  /// that, live_peak_mib the most that tensors held.
-  nlohmann::ordered_json result(const Device& device, DType dtype,
+  /// The result: device and amp of the options, dtype, memory in MiB, times, then `more`, which the example
+  /// measured, then loss and seconds. peak_mib is the most memory that the process held, training_mib what
+  /// the loop added to that, live_peak_mib the most that tensors held.
+  nlohmann::ordered_json result(const TrainingOptions& options, DType dtype,
                                 const nlohmann::ordered_json& more = {}) const;
 
  private:

@@ -112,6 +112,13 @@ TEST_CASE("options: values, defaults and what is refused") {
   CHECK(options.log == folder / "a.jsonl");
   CHECK(options.json);
 
+  CHECK(options.amp == "off");
+  CHECK(amp_dtype(options) == std::nullopt);
+  CHECK(parse(options, {"--amp", "bf16"}) == "");
+  CHECK(amp_dtype(options) == bfloat16);
+  CHECK(parse(options, {"--amp", "fp16"}) == "");
+  CHECK(amp_dtype(options) == float16);
+
   using Arguments = std::vector<std::string>;
   for (const Arguments& wrong : {Arguments{"--steps", "0"},
                                  {"--steps", "-3"},
@@ -120,13 +127,25 @@ TEST_CASE("options: values, defaults and what is refused") {
                                  {"--threads", "0"},
                                  {"--seed", "-1"},
                                  {"--seed", "x"},
-                                 {"--device", "tpu"}}) {
+                                 {"--device", "tpu"},
+                                 {"--amp", "fp32"}}) {
     CAPTURE(wrong.back());
     CHECK(contains(parse(options, wrong), wrong.front()));
   }
-  for (const char* unknown : {"--amp", "--save", "--step", "checkerboard"}) {
+  for (const char* unknown : {"--epochs", "--save", "--step", "checkerboard"}) {
     CHECK(contains(parse(options, {unknown}), unknown));
   }
+}
+
+TEST_CASE("options: an example that counts in epochs") {
+  Folder folder;
+  TrainingOptions options{.epochs = 3, .out = folder / "a.png"};
+  CHECK(parse(options, {}) == "");
+  CHECK(options.epochs == 3);
+  CHECK(parse(options, {"--epochs", "4"}) == "");
+  CHECK(options.epochs == 4);
+  CHECK(contains(parse(options, {"--epochs", "0"}), "--epochs"));
+  CHECK(contains(parse(options, {"--steps", "5"}), "--steps"));
 }
 
 TEST_CASE("options: a path that cannot be written is said before training") {
@@ -231,8 +250,8 @@ TEST_CASE("result: the keys, and the last loss") {
     record.begin_step();
     record.end_step(loss);
   }
-  const nlohmann::json result =
-      record.result("cpu", float32, {{"pixel_accuracy", 0.75}, {"target_mean", 0.5}});
+  const nlohmann::json result = record.result({.device = "reference", .amp = "bf16"}, float32,
+                                              {{"pixel_accuracy", 0.75}, {"target_mean", 0.5}});
   std::set<std::string> keys;
   for (const auto& [key, value] : result.items()) keys.insert(key);
   CHECK(keys == std::set<std::string>{"loss", "seconds", "median_step_ms", "peak_mib", "training_mib",
@@ -240,9 +259,9 @@ TEST_CASE("result: the keys, and the last loss") {
                                       "target_mean"});
   CHECK(record.losses() == std::vector<double>{3, 2, 1});
   CHECK(result["loss"] == 1.0);
-  CHECK(result["device"] == "cpu");
+  CHECK(result["device"] == "reference");
   CHECK(result["dtype"] == "float32");
-  CHECK(result["amp"] == "off");
+  CHECK(result["amp"] == "bf16");
   CHECK(result["pixel_accuracy"] == 0.75);
   CHECK(result["median_step_ms"].get<double>() <= 1e3 * result["seconds"].get<double>());
   CHECK(median_step_ms({90, 80, 3, 1, 2}) == 2);
