@@ -70,7 +70,6 @@ ordered_json time_training(const Options& options) {
                         {"framework", "mezzo"},
                         {"threads", options.threads},
                         {"size", options.size},
-                        {"amp", options.amp},
                         {"median_step_ms", median.total},
                         {"min_step_ms", steps.front().total},
                         {"forward_ms", median.forward},
