@@ -42,6 +42,7 @@ ordered_json time_training(const Options& options) {
   examples::Net net(options.channels);
   const nn::MSELoss loss_fn;
   optim::Adam adam(net.parameters(), {.lr = 0.001});
+  amp::GradScaler scaler({.enabled = options.dtype() == float16});
 
   examples::TrainingRecord record;
   std::vector<Step> steps;
@@ -55,9 +56,10 @@ ordered_json time_training(const Options& options) {
       loss = loss_fn(net(inputs), targets);
     }
     const double computed = now_ms();
-    loss.backward();
+    scaler.scale(loss).backward();
     const double differentiated = now_ms();
-    adam.step();
+    scaler.step(adam);
+    scaler.update();
     const double end = now_ms();
     record.end_step(loss.item<double>());
     if (i < options.warmup) continue;

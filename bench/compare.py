@@ -1,6 +1,6 @@
 """mezzo beside PyTorch on the same training steps, run in turn on this machine.
 
-    path/to/python bench/compare.py --workloads checkerboard --threads 2 --json comparison.json
+    path/to/python bench/compare.py --workloads checkerboard --amp off bf16 --threads 2 --json comparison.json
 
 To be run by a Python that has torch. Builds mezzo first (the folder of examples/run.sh unless --build names another), then
 runs every form --rounds times in a rotating order, each run a process of its own, and prints medians over the rounds.
@@ -54,11 +54,11 @@ def run(command, limit, threads):
 
 def forms(workload, a):
     """Name to (command, limit in seconds) of everything that is run in turn."""
-    shape = ["--size", a.size, "--threads", a.threads, "--steps", a.steps]
+    shape = ["--size", a.size, "--threads", a.threads, "--steps", a.steps, "--amp", a.amp]
     program = a.build / "bench" / PROGRAMS[workload]
     result = {"mezzo": ([program, *shape], RUN_LIMIT), "products": ([program, *shape, "--products"], RUN_LIMIT)}
     for name, flags in TORCH_FORMS.items():
-        command = [sys.executable, BENCH / "torch_workloads.py", workload, *shape, "--amp", a.amp, "--device", a.device, *flags]
+        command = [sys.executable, BENCH / "torch_workloads.py", workload, *shape, "--device", a.device, *flags]
         result[name] = (command, COMPILE_LIMIT if "--compile" in flags else RUN_LIMIT)
     result["peak"] = ([a.build / "bench" / "peak", a.threads], RUN_LIMIT)
     return result
@@ -105,7 +105,7 @@ def summarise(workload, a, results):
     peak = max(result["gflops"] for result in results["peak"])
     return {
         "workload": workload, "amp": a.amp, "mezzo_ms": mezzo_ms, "torch_ms": torch_ms, "ratio": mezzo_ms / torch_ms,
-        "peak_share": gflop / mezzo_ms * 1e3 / peak,
+        "peak_share": gflop / mezzo_ms * 1e3 / peak if a.amp == "off" else None,  # the peak is float32's
         "mezzo_mib": median(results["mezzo"], "training_mib"), "torch_mib": median(torch[best], "training_mib"),
         "torch_form": best, "torch_eager_channels_last_ms": required_ms, "eager_channels_last_ratio": mezzo_ms / required_ms,
         "products_ms": products_ms, "over_products": mezzo_ms / products_ms, "gflop": gflop, "peak_gflops": peak,
@@ -125,14 +125,15 @@ def show(results, row):
         print(f"{name:24}{ms['median_step']:8.1f}{fastest:9.1f}{ms['forward']:9.1f}{ms['backward']:9.1f}{ms['optimizer']:10.2f}"
               f"{median(results[name], 'training_mib'):10.0f}{row['mezzo_ms'] / ms['median_step']:9.2f}x")
     print(f"products alone          {row['products_ms']:8.1f}   mezzo's step is {row['over_products']:.2f} of it; {row['gflop']:.1f} GFLOP a step")
-    print(f"peak measured           {row['gflop'] / row['peak_gflops'] * 1e3:8.1f}   {row['peak_gflops']:.0f} GFLOP/s, of which mezzo's step uses {row['peak_share']:.0%}")
+    if row["peak_share"]:
+        print(f"peak measured           {row['gflop'] / row['peak_gflops'] * 1e3:8.1f}   {row['peak_gflops']:.0f} GFLOP/s, of which mezzo's step uses {row['peak_share']:.0%}")
     print(f"{row['ratio']:.2f} of PyTorch's best ({row['torch_form']}), {row['eager_channels_last_ratio']:.2f} of {REQUIRED}")
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--workloads", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
-    p.add_argument("--amp", choices=["off"], default="off")
+    p.add_argument("--amp", nargs="+", choices=["off", "bf16", "fp16"], default=["off", "bf16"], dest="amps")
     p.add_argument("--device", choices=["cpu"], default="cpu")
     p.add_argument("--json", type=Path, metavar="FILE")
     p.add_argument("--size", type=int, default=256)
@@ -146,9 +147,11 @@ def main():
     build(a.build, ["peak", *(PROGRAMS[workload] for workload in a.workloads)])
     rows = []
     for workload in a.workloads:
-        results = measure(workload, a, deadline)
-        rows.append(summarise(workload, a, results))
-        show(results, rows[-1])
+        for i, a.amp in enumerate(a.amps):
+            now = time.monotonic()
+            results = measure(workload, a, now + (deadline - now) / (len(a.amps) - i))
+            rows.append(summarise(workload, a, results))
+            show(results, rows[-1])
     if a.json:
         a.json.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -15,6 +15,9 @@ from torch import nn
 from torch.nn import functional as F
 
 
+AMP = {"off": torch.bfloat16, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
 class Checkerboard(nn.Sequential):
     """1x1 convolutions 2-256-256-256-1 with BatchNorm and ReLU over a grid of coordinates."""
 
@@ -56,17 +59,20 @@ def run(name, a):
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     model = torch.compile(net) if a.compile else net
     adam = torch.optim.Adam(net.parameters(), 0.001)
+    scaler = torch.amp.GradScaler("cpu", enabled=a.amp == "fp16")
 
     before = peak_mib()
     times, losses = [], []
     for step in range(a.steps + a.warmup):
         t0 = time.perf_counter()
         adam.zero_grad()
-        loss = loss_fn(model(x), target)
+        with torch.autocast("cpu", AMP[a.amp], enabled=a.amp != "off"):
+            loss = loss_fn(model(x), target)
         t1 = time.perf_counter()
-        loss.backward()
+        scaler.scale(loss).backward()
         t2 = time.perf_counter()
-        adam.step()
+        scaler.step(adam)
+        scaler.update()
         t3 = time.perf_counter()
         losses.append(loss.detach())
         if step >= a.warmup:
@@ -87,7 +93,7 @@ def main():
     p.add_argument("--warmup", type=int, default=2)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--device", choices=["cpu"], default="cpu")
-    p.add_argument("--amp", choices=["off"], default="off")
+    p.add_argument("--amp", choices=list(AMP), default="off")
     p.add_argument("--layout", choices=["nchw", "channels_last"], default="channels_last")
     p.add_argument("--compile", action="store_true")
     p.add_argument("--seed", type=int, default=0)

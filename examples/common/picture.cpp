@@ -17,6 +17,7 @@ constexpr Color kBackground = 0xffffff, kInk = 0x333333, kGrid = 0xe4e4e4, kFram
 constexpr int kMargin = 28, kGap = 10, kPanelGap = 40, kPanelSize = 400, kPanelMinWidth = 240,
               kCurveHeight = 240, kMinWidth = 640;
 constexpr double kCurveThickness = 2.5;
+constexpr std::array<Color, 4> kCurves = {kCurve, 0xd95f02, 0x1b9e77, 0x7570b3};
 constexpr int kBinWidth = 10, kBinHeight = 200, kTickDistance = 8;
 // In the order of amp::Zone. What float16 cannot hold is red.
 constexpr std::array<Color, 4> kZones = {0xf7cdc9, 0xfbeab5, 0xd5ecd2, 0xf7cdc9};
@@ -128,8 +129,14 @@ std::vector<double> linear_ticks(const Axis& axis, double smallest_step = 0) {
   return ticks;
 }
 
-void draw_curve(Canvas& canvas, int top, const std::vector<double>& losses) {
-  const Axis x{1, std::max(2.0, static_cast<double>(losses.size()))}, y = loss_axis(losses);
+void draw_curves(Canvas& canvas, int top, const std::vector<Curve>& curves) {
+  std::vector<double> all;
+  size_t longest = 2;
+  for (const Curve& curve : curves) {
+    all.insert(all.end(), curve.losses.begin(), curve.losses.end());
+    longest = std::max(longest, curve.losses.size());
+  }
+  const Axis x{1, static_cast<double>(longest)}, y = loss_axis(all);
   const std::vector<double> x_ticks = linear_ticks(x, 1),
                             y_ticks = y.logarithmic ? logarithmic_ticks(y) : linear_ticks(y);
   int label_width = 0;
@@ -153,11 +160,28 @@ void draw_curve(Canvas& canvas, int top, const std::vector<double>& losses) {
   canvas.fill(left, top, 1, kCurveHeight, kFrame);
   canvas.fill(left, top + kCurveHeight, width, 1, kFrame);
 
-  for (size_t i = 0; i < losses.size(); ++i) {
-    if (!std::isfinite(losses[i])) continue;
-    const size_t before = i > 0 && std::isfinite(losses[i - 1]) ? i - 1 : i;
-    canvas.line(column(static_cast<double>(before + 1)), row(losses[before]),  //
-                column(static_cast<double>(i + 1)), row(losses[i]), kCurveThickness, kCurve);
+  for (size_t k = 0; k < curves.size(); ++k) {
+    const std::vector<double>& losses = curves[k].losses;
+    for (size_t i = 0; i < losses.size(); ++i) {
+      if (!std::isfinite(losses[i])) continue;
+      const size_t before = i > 0 && std::isfinite(losses[i - 1]) ? i - 1 : i;
+      canvas.line(column(static_cast<double>(before + 1)), row(losses[before]),  //
+                  column(static_cast<double>(i + 1)), row(losses[i]), kCurveThickness,
+                  kCurves[k % kCurves.size()]);
+    }
+  }
+}
+
+/// The curves' names side by side, each in its colour.
+void draw_names(Canvas& canvas, int y, const std::vector<Curve>& curves) {
+  int width = -kPanelGap;
+  for (const Curve& curve : curves) width += Canvas::text_width(curve.name) + kPanelGap;
+  int x = (canvas.width() - width) / 2;
+  for (size_t k = 0; k < curves.size(); ++k) {
+    const int half = Canvas::text_width(curves[k].name) / 2;
+    canvas.text(x + half, y, curves[k].name, curves.size() > 1 ? kCurves[k % kCurves.size()] : kInk,
+                Align::center);
+    x += 2 * half + kPanelGap;
   }
 }
 
@@ -205,6 +229,11 @@ Color viridis(double value) {
 
 void write_training_picture(const std::string& path, const std::vector<Panel>& panels,
                             const std::vector<double>& losses) {
+  write_comparison_picture(path, panels, {{"loss", losses}});
+}
+
+void write_comparison_picture(const std::string& path, const std::vector<Panel>& panels,
+                              const std::vector<Curve>& curves) {
   int width = -kPanelGap, image_height = 0;
   for (const Panel& panel : panels) {
     if (panel.values.size() != static_cast<size_t>(panel.width) * static_cast<size_t>(panel.height)) {
@@ -225,8 +254,8 @@ void write_training_picture(const std::string& path, const std::vector<Panel>& p
     x += drawn_width(panel) + kPanelGap;
   }
   const int center = canvas.width() / 2;
-  canvas.text(center, curve_top - line, "loss", kInk, Align::center);
-  draw_curve(canvas, curve_top, losses);
+  draw_names(canvas, curve_top - line, curves);
+  draw_curves(canvas, curve_top, curves);
   canvas.text(center, curve_top + kCurveHeight + kGap + line, "step", kInk, Align::center);
   canvas.write_png(path);
 }

@@ -17,6 +17,12 @@ struct Panel {
   std::vector<float> values;
 };
 
+/// The losses of a training run, in its own colour.
+struct Curve {
+  std::string name;
+  std::vector<double> losses;
+};
+
 /// The colour map viridis from dark blue, at 0, to yellow, at 1; 256 colours.
 Color viridis(double value);
 
@@ -26,6 +32,10 @@ Color viridis(double value);
 /// sizes disagree.
 void write_training_picture(const std::string& path, const std::vector<Panel>& panels,
                             const std::vector<double>& losses);
+
+/// The same with a curve for each of several runs, named above.
+void write_comparison_picture(const std::string& path, const std::vector<Panel>& panels,
+                              const std::vector<Curve>& curves);
 
 /// Writes a PNG: the histograms of all the report's gradients at scale 1 and, beneath, at its scale, each
 /// over the zones of float16 and the share of gradients that a zone holds. A bin's height is its share of the

@@ -42,9 +42,11 @@ bool Progress::due(int64_t step, double seconds) {
   return next_mark_ > before || seconds - shown_at_ >= kPlainSeconds;
 }
 
-void Progress::update(int64_t step, double loss, double seconds) {
+void Progress::update(int64_t step, double loss, double seconds, const nlohmann::ordered_json& more) {
   if (log_.is_open()) {
-    log_ << nlohmann::ordered_json{{"step", step}, {"loss", loss}, {"seconds", seconds}} << std::endl;
+    nlohmann::ordered_json line{{"step", step}, {"loss", loss}, {"seconds", seconds}};
+    line.update(more);
+    log_ << line << std::endl;
   }
   if (!due(step, seconds)) return;
   shown_at_ = seconds;

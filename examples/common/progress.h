@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <fstream>
 #include <iosfwd>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "examples/common/options.h"
@@ -22,8 +23,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Step 1, 2, ... has ended with `loss`, `seconds` after the start.
-  void update(int64_t step, double loss, double seconds);
+  /// Step 1, 2, ... has ended with `loss`, `seconds` after the start. `more` is for the log.
+  void update(int64_t step, double loss, double seconds,
+              const nlohmann::ordered_json& more = nlohmann::ordered_json::object());
 
  private:
   bool due(int64_t step, double seconds);

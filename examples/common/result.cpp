@@ -65,7 +65,9 @@ void report(const TrainingOptions& options, const nlohmann::ordered_json& result
   out << "picture " << options.out << '\n';
   for (const auto& [key, value] : result.items()) {
     out << key << ' '
-        << (value.is_number() ? text(std::setprecision(4), value.get<double>()) : value.get<std::string>())
+        << (value.is_number()   ? text(std::setprecision(4), value.get<double>())
+            : value.is_string() ? value.get<std::string>()
+                                : value.dump())
         << '\n';
   }
   if (options.json) std::cout << result << std::endl;
