@@ -127,7 +127,9 @@ Run train(const CheckerboardOptions& options, const Mode& mode) {
 
   outputs = outputs.detach();
   const Tensor right = outputs.gt(0.5).eq(targets.gt(0.5));
-  const auto result = record.result(options, outputs.dtype(),
+  TrainingOptions ran = options;
+  ran.amp = !mode.autocast ? "off" : mode.autocast == float16 ? "fp16" : "bf16";
+  const auto result = record.result(ran, outputs.dtype(),
                                     {{"pixel_accuracy", right.to(float64).mean().item<double>()},
                                      {"target_mean", targets.to(float64).mean().item<double>()},
                                      {"scale", scaler.get_scale()},

@@ -45,6 +45,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     result, text = run("--steps", 3, "--amp", "fp16", "--compare", *out)
     assert {"float32", "mixed", "unscaled", "float16", "ratio"} <= set(result), result
+    assert result["float32"]["amp"] == "off" and result["mixed"]["amp"] == "fp16"
     assert result["float32"]["dtype"] == "float32" and result["mixed"]["dtype"] == "float16"
     assert result["ratio"]["live_peak_mib"] > 0 and "everything in float16" in text
     assert result["unscaled"]["scale"] == 1 and result["mixed"]["scale"] == 65536
