@@ -23,6 +23,8 @@ TEST_CASE("golden: 50 steps of training on the checkerboard under autocast") {
       CHECK(outputs.dtype() == bfloat16);
       return mse_loss(outputs, targets);
     });
-    check_losses(losses, golden, "bfloat16", [](size_t) { return 0.02; });
+    // Late in the run its own rounding has grown: PyTorch differs from itself there by up to 2.1 % if the
+    // weights begin 1e-7 apart. On the processors at hand all 50 losses are within 2 %.
+    check_losses(losses, golden, "bfloat16", [](size_t step) { return step < 30 ? 0.02 : 0.04; });
   }
 }
