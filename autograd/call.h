@@ -116,7 +116,7 @@ void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index);
 
 /// Runs an op on inputs that are cast by now. Returns what its forward returns.
 template <class Op>
-auto run(const Op& op, Inputs inputs) {
+auto run_op(const Op& op, Inputs inputs) {
   if constexpr (requires { op.check(inputs); }) op.check(inputs);
 
   std::shared_ptr<Node> node;
@@ -152,7 +152,7 @@ template <class Op>
 auto call(Op op, Inputs inputs) {
   check_inputs(name_of<Op>(), inputs);
   const std::shared_ptr<const CastHook> hook = cast_hook();
-  if (!hook) return run(op, inputs);
+  if (!hook) return run_op(op, inputs);
   if constexpr (in_table<Op> || requires { Op::cast_inputs; }) {
     const Tensors cast = [&] {
       if constexpr (!in_table<Op>)
@@ -163,9 +163,9 @@ auto call(Op op, Inputs inputs) {
         return hook->cast_inputs(Op::id, inputs, nullptr);
     }();
     const CastHookGuard masked(nullptr);
-    return run(op, cast);
+    return run_op(op, cast);
   } else {
-    return run(op, inputs);
+    return run_op(op, inputs);
   }
 }
 

@@ -72,6 +72,8 @@ class Module {
   // them.
   /// Converts floating parameters and buffers; integer ones stay.
   Module& to(DType dtype);
+  Module& half() { return to(float16); }
+  Module& bfloat16() { return to(DType::bfloat16); }
   Module& to(const Device& device);
   /// 4-d parameters in the given memory format.
   Module& to(MemoryFormat format);

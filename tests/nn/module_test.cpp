@@ -137,7 +137,9 @@ TEST_CASE("module: to(dtype) changes parameters in place, with their gradients, 
               weight.sub(gradient.div(gradient.abs().add(1e-8)).mul(.1)).to(float64), 1e-6));
   CHECK(net(input().to(float64)).dtype() == float64);
 
-  net.to(bfloat16);
+  net.half();
+  CHECK(copy.head.weight.dtype() == float16);
+  net.bfloat16();
   optimizer.zero_grad();
   net(input().to(bfloat16)).sum().backward();
   optimizer.step();
