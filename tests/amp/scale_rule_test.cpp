@@ -46,6 +46,9 @@ const Sequence kSequences[] = {
      {1.1, .7, 2},
      {0, 1, 0, 0, 1, 1, 0},
      {{1000, 1}, {700, 0}, {700, 1}, {770, 0}, {539, 0}, {377.29998779296875f, 0}, {377.29998779296875f, 1}}},
+    // Where a factor rounded to float32 gives another product.
+    {"products in double, up", {9, 0}, {1.1, .7, 1}, {0}, {{9.899999618530273f, 0}}},
+    {"products in double, down", {9, 0}, {1.1, .7, 1}, {1}, {{6.300000190734863f, 0}}},
     {"growth up to the largest power",
      {0x1p126f, 0},
      {2, .5, 1},
