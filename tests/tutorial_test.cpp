@@ -204,7 +204,7 @@ TEST_CASE("tutorial: the checkerboard in single and in mixed precision") {
     const Tensor picture = run->outputs.squeeze().detach().to("cpu").to(float32);
     CHECK(picture.shape() == Shape{kSide, kSide});
   }
-  for (int i = 0; i < steps; ++i) {
+  for (size_t i = 0; i < steps; ++i) {
     CAPTURE(i);
     const double loss = single.losses[i];
     CHECK(std::abs(mixed.losses[i] - loss) <= 0.02 * loss);
