@@ -48,6 +48,6 @@ with tempfile.TemporaryDirectory() as folder:
     assert result["float32"]["amp"] == "off" and result["mixed"]["amp"] == "fp16"
     assert result["float32"]["dtype"] == "float32" and result["mixed"]["dtype"] == "float16"
     assert result["ratio"]["live_peak_mib"] > 0 and "everything in float16" in text
-    assert result["unscaled"]["scale"] == 1 and result["mixed"]["scale"] == 65536
+    assert result["unscaled"]["scale"] == 1 and result["mixed"]["scale"] > 1
     result, _ = run("--steps", 3, "--compare", *out)
     assert set(result) == {"float32", "mixed", "ratio"} and result["mixed"]["dtype"] == "bfloat16"
