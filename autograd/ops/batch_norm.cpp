@@ -4,6 +4,7 @@
 // Statistics, and arithmetic on 16-bit values, are in float32.
 #include "autograd/call.h"
 #include "autograd/engine.h"
+#include "autograd/ops/along.h"
 #include "autograd/samples.h"
 #include "tensor/tensor_impl.h"
 
@@ -14,11 +15,7 @@ namespace ops {
 namespace {
 
 /// [C] as a shape that broadcasts over x's channels.
-Tensor over_channels(const Tensor& v, const Tensor& x) {
-  Shape shape = Shape::filled(x.dim(), 1);
-  shape[1] = v.numel();
-  return reshape(v, shape);
-}
+Tensor over_channels(const Tensor& v, const Tensor& x) { return along(v, 1, x.dim()); }
 
 /// All dimensions but the channels'.
 Dims all_but_channels(const Tensor& x) {

@@ -3,6 +3,7 @@
 // at 36.
 #include <cmath>
 
+#include "autograd/ops/along.h"
 #include "autograd/ops/check.h"
 #include "autograd/ops/composed.h"
 #include "autograd/ops/loss.h"
@@ -19,11 +20,7 @@ namespace {
 int class_dim(const Tensor& x) { return x.dim() > 1 ? 1 : 0; }
 
 /// [C] as a shape that broadcasts over x's classes.
-Tensor over_classes(const Tensor& weight, const Tensor& x) {
-  Shape shape = Shape::filled(x.dim(), 1);
-  shape[class_dim(x)] = weight.numel();
-  return reshape(weight, shape);
-}
+Tensor over_classes(const Tensor& weight, const Tensor& x) { return along(weight, class_dim(x), x.dim()); }
 
 /// Targets as int64, where a uint8 cannot pass for a negative ignore_index, and whether each counts.
 struct Targets {

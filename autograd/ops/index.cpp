@@ -2,7 +2,7 @@
 // tensors then become one list of positions along one dimension, which index_select and scatter know.
 #include <algorithm>
 
-#include "autograd/ops.h"
+#include "autograd/ops/along.h"
 #include "autograd/ops/check.h"
 #include "tensor/tensor_impl.h"
 
@@ -163,9 +163,9 @@ Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Tensor
     fail(op, text("the value does not broadcast to ", to_string(rows.result)),
          {{"tensor", *this}, {"value", value}});
   }
-  Shape put = rows.source.shape(), along = Shape::filled(put.dim(), 1);
-  put[rows.dim] = along[rows.dim] = rows.rows.numel();
-  const Tensor positions = rows.rows.reshape(along).expand(put);
+  Shape put = rows.source.shape();
+  put[rows.dim] = rows.rows.numel();
+  const Tensor positions = ops::along(rows.rows, rows.dim, put.dim()).expand(put);
   const Tensor from = fitted.to(dtype()).to(device()).expand(rows.result).reshape(put);
   const bool is_copy = rows.source.impl()->storage != impl_->storage;
   accumulate ? rows.source.scatter_add_(rows.dim, positions, from)

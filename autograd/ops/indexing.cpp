@@ -1,5 +1,6 @@
 // Elements at the positions that an integer tensor says: gather, scatter, scatter_add, index_select.
 #include "autograd/call.h"
+#include "autograd/ops/along.h"
 #include "autograd/ops/check.h"
 #include "autograd/ops/inplace.h"
 #include "autograd/samples.h"
@@ -39,7 +40,7 @@ Shape with_size(Shape shape, int d, int64_t size) {
 
 /// A list of positions along dimension d as an index for each element of `shape`, without a copy.
 Tensor beside(const Tensor& positions, const Shape& shape, int d) {
-  return expand(reshape(positions, with_size(Shape::filled(shape.dim(), 1), d, positions.numel())), shape);
+  return expand(along(positions, d, shape.dim()), shape);
 }
 
 /// One element where a dimension is, so that kernels need not know 0-d tensors.
