@@ -36,6 +36,11 @@ class AutocastHook final : public CastHook {
     switch (policy) {
       case Policy::low:
         return cast_inputs(inputs, low_);
+      case Policy::low_operands: {
+        Tensors cast = cast_inputs(inputs.first(3), low_);
+        cast.insert(cast.end(), inputs.begin() + 3, inputs.end());
+        return cast;
+      }
       case Policy::full:
         return cast_inputs(inputs, float32);
       case Policy::widest:
@@ -110,14 +115,15 @@ Support support(const Device& device, DType dtype) {
 }
 
 std::string_view name_of(Policy policy) {
-  constexpr std::string_view names[] = {"keep", "low", "full", "full_dtype", "widest", "banned"};
+  constexpr std::string_view names[] = {"keep",       "low",    "low_operands", "full",
+                                        "full_dtype", "widest", "banned"};
   return names[static_cast<size_t>(policy)];
 }
 
 void print_table(const Device& device, std::ostream& out) {
   const AutocastTable& table = default_table(device);
-  for (const Policy policy :
-       {Policy::low, Policy::full, Policy::full_dtype, Policy::widest, Policy::banned, Policy::keep}) {
+  for (const Policy policy : {Policy::low, Policy::low_operands, Policy::full, Policy::full_dtype,
+                              Policy::widest, Policy::banned, Policy::keep}) {
     std::string line = text(name_of(policy), ':');
     for (size_t i = 0; i < kOps; ++i) {
       const std::string_view op = info(static_cast<OpId>(i)).name;

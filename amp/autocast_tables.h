@@ -17,13 +17,14 @@ namespace mezzo::amp {
 
 /// What becomes of an op's eligible inputs: floating, not float64, on the device of the guard.
 enum class Policy : uint8_t {
-  keep,        ///< as they are
-  low,         ///< to the guard's 16-bit dtype
-  full,        ///< to float32
-  full_dtype,  ///< as they are, but the op's option `dtype` is float32 if it is not given and the first is
-               ///< eligible
-  widest,      ///< to float32 if one of them is, else to the guard's dtype; the other 16-bit dtype is refused
-  banned,      ///< the op is refused
+  keep,          ///< as they are
+  low,           ///< to the guard's 16-bit dtype
+  low_operands,  ///< the first three to that, the others (of a normalisation) as they are
+  full,          ///< to float32
+  full_dtype,    ///< as they are, but the op's option `dtype` is float32 if it is not given and the first is
+                 ///< eligible
+  widest,  ///< to float32 if one of them is, else to the guard's dtype; the other 16-bit dtype is refused
+  banned,  ///< the op is refused
 };
 
 /// A policy for each op. A value: copy one, change a row, give it to the guard.
@@ -140,6 +141,8 @@ inline constexpr Row rows[] = {
     {OpId::conv2d_weight_grad, keep, keep},
     {OpId::batch_norm, keep, keep},
     {OpId::batch_norm_grad, keep, keep},
+    {OpId::batch_norm_relu, keep, keep},
+    {OpId::conv1x1_stats, low_operands, low_operands},
     {OpId::l1_loss, full, full},
     {OpId::mse_loss, full, full},
     {OpId::nll_loss, full, full},

@@ -41,9 +41,14 @@ struct ReturnOf {
 };
 namespace ops {
 struct BatchNormGrad;
+struct Conv1x1Stats;
 }  // namespace ops
 template <>
 struct ReturnOf<ops::BatchNormGrad> {
+  using type = std::array<Tensor, 3>;
+};
+template <>
+struct ReturnOf<ops::Conv1x1Stats> {
   using type = std::array<Tensor, 3>;
 };
 

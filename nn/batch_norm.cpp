@@ -2,8 +2,10 @@
 
 #include <cmath>
 
+#include "autograd/cast_hook.h"
 #include "autograd/grad_mode.h"
 #include "autograd/ops.h"
+#include "autograd/ops/batch_norm.h"
 
 namespace mezzo::nn {
 
@@ -31,14 +33,44 @@ Tensor BatchNorm::forward(const Tensor& x) {
     fail("batch_norm", text("input has ", x.size(1), " channels but the layer expects ", num_features_),
          {{"input", x}});
   }
-  const bool tracked = options_.track_running_stats, update = is_training() && tracked;
-  double momentum = options_.momentum.value_or(0);
-  if (update && !options_.momentum) momentum = 1.0 / (num_batches_tracked.item<double>() + 1);
-  const Tensor y = mezzo::batch_norm(
-      x, weight, bias, running_mean, running_var,
-      {.batch_statistics = is_training() || !tracked, .momentum = momentum, .eps = options_.eps});
-  if (update) num_batches_tracked.add_(1);  // after: a refused input changes nothing
+  const Tensor y = mezzo::batch_norm(x, weight, bias, running_mean, running_var, call_options());
+  count_batch();
   return y;
+}
+
+bool BatchNorm::takes(const Tensor& x) const {
+  const Tensor& any = weight.defined() ? weight : running_mean;
+  return x.defined() && x.dim() >= input_.least && x.dim() <= input_.most && x.size(1) == num_features_ &&
+         is_floating(x.dtype()) && (!any.defined() || x.device() == any.device()) &&
+         (!uses_batch() || x.numel() != num_features_);
+}
+
+Tensor BatchNorm::forward_relu(const Tensor& x, const Tensor& residual) {
+  const Tensor y = batch_norm_relu(x, weight, bias, running_mean, running_var, residual, call_options());
+  count_batch();
+  return y;
+}
+
+std::array<Tensor, 2> BatchNorm::statistics(const Tensor& mean, const Tensor& var, int64_t values) {
+  if (!uses_batch()) return {running_mean.clone(), running_var.clone()};  // which go on changing
+  if (values > 0 && running_mean.defined()) {
+    const NoGradGuard no_grad;
+    const CastHookGuard no_cast(nullptr);
+    ops::update_running_statistics(running_mean, running_var, mean, var, values, call_options().momentum);
+    count_batch();
+  }
+  return {mean, var};
+}
+
+mezzo::BatchNormOptions BatchNorm::call_options() const {
+  const bool updates = is_training() && options_.track_running_stats;
+  double momentum = options_.momentum.value_or(0);
+  if (updates && !options_.momentum) momentum = 1.0 / (num_batches_tracked.item<double>() + 1);
+  return {.batch_statistics = uses_batch(), .momentum = momentum, .eps = options_.eps};
+}
+
+void BatchNorm::count_batch() {
+  if (is_training() && options_.track_running_stats) num_batches_tracked.add_(1);
 }
 
 std::string BatchNorm::extra() const {

@@ -1,9 +1,11 @@
 // BatchNorm1d and BatchNorm2d: normalisation by the statistics of each channel.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string_view>
 
+#include "autograd/ops.h"
 #include "nn/module.h"
 
 namespace mezzo::nn {
@@ -24,6 +26,19 @@ class BatchNorm : public Module {
   Tensor forward(const Tensor& x) override;
   std::string extra() const override;
 
+  // --- for those who fuse the layer with others
+  int64_t num_features() const { return num_features_; }
+  double eps() const { return options_.eps; }
+  /// Whether it normalises by the batch's statistics, as in training, and not by the running ones.
+  bool uses_batch() const { return is_training() || !options_.track_running_stats; }
+  /// Whether it takes x, as to shape, dtype and device.
+  bool takes(const Tensor& x) const;
+  /// relu(forward(x) + residual), where residual may be undefined, as one op.
+  Tensor forward_relu(const Tensor& x, const Tensor& residual);
+  /// Mean and variance to normalise by: the given ones of a batch with `values` in each channel, which feed
+  /// the running ones, or those.
+  std::array<Tensor, 2> statistics(const Tensor& mean, const Tensor& var, int64_t values);
+
   Tensor weight, bias;                                    ///< undefined if not affine
   Tensor running_mean, running_var, num_batches_tracked;  ///< undefined if not tracked
 
@@ -39,6 +54,10 @@ class BatchNorm : public Module {
   Input input_;
   int64_t num_features_;
   BatchNormOptions options_;
+
+  mezzo::BatchNormOptions call_options() const;
+  /// After: a refused input changes nothing.
+  void count_batch();
 };
 
 /// BatchNorm of rows [N, C], over N, or of sequences [N, C, L], over N and L.

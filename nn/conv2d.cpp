@@ -44,6 +44,13 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Size2 kernel_size, con
 
 Tensor Conv2d::forward(const Tensor& x) { return conv2d(x, weight, bias, geometry_); }
 
+bool Conv2d::is_1x1() const {
+  const ConvGeometry plain;
+  return weight.size(2) == 1 && weight.size(3) == 1 && geometry_.stride == plain.stride &&
+         geometry_.padding == plain.padding && geometry_.padding_after == plain.padding_after &&
+         geometry_.groups == 1;
+}
+
 std::string Conv2d::extra() const {
   const auto pair = [](const auto& both) { return text('(', both[0], ", ", both[1], ')'); };
   const ConvGeometry plain;

@@ -44,6 +44,10 @@ class Conv2d : public Module {
   Tensor forward(const Tensor& x) override;
   std::string extra() const override;
 
+  const ConvGeometry& geometry() const { return geometry_; }
+  /// Whether each pixel of the output comes from one of the input, in all its channels.
+  bool is_1x1() const;
+
   Tensor weight, bias;
 
  private:

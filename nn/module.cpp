@@ -128,9 +128,11 @@ NamedTensors Module::named_buffers() const {
   return all;
 }
 
-std::vector<std::pair<std::string, std::shared_ptr<Module>>> Module::children() const {
+const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& Module::children() const {
   return state_->children;
 }
+
+const std::string& Module::name() const { return state_->name; }
 
 HookHandle Module::register_forward_pre_hook(ForwardPreHook hook) {
   return state_->pre_hooks.add(std::move(hook));
@@ -140,6 +142,10 @@ HookHandle Module::register_forward_hook(ForwardHook hook) {
 }
 HookHandle Module::register_full_backward_hook(BackwardHook hook) {
   return state_->backward_hooks.add(std::move(hook));
+}
+
+bool Module::has_hooks() const {
+  return !state_->pre_hooks.empty() || !state_->forward_hooks.empty() || !state_->backward_hooks.empty();
 }
 
 void Module::apply(const std::function<void(Module&)>& f) {

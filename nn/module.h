@@ -46,7 +46,9 @@ class Module {
   NamedTensors named_parameters() const;
   std::vector<Tensor> parameters() const;
   NamedTensors named_buffers() const;
-  std::vector<std::pair<std::string, std::shared_ptr<Module>>> children() const;
+  const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const;
+  /// Its name in the module that it was added to; "" if it was added to none.
+  const std::string& name() const;
   /// Calls f on this module and on all below it, children first.
   void apply(const std::function<void(Module&)>& f);
 
@@ -57,6 +59,8 @@ class Module {
   /// cannot be replaced, where the input requires no grad. While there is such a hook, neither input nor
   /// output may be changed in place.
   HookHandle register_full_backward_hook(BackwardHook hook);
+  /// Whether there is a hook of any kind.
+  bool has_hooks() const;
 
   // --- mode
   /// Training or evaluation, for this module and all below it: BatchNorm uses batch or running statistics.

@@ -4,6 +4,7 @@
 #include <concepts>
 
 #include "nn/module.h"
+#include "nn/stages.h"
 
 namespace mezzo::nn {
 
@@ -16,17 +17,18 @@ class Sequential : public Module {
     (push_back(std::move(modules)), ...);
   }
 
-  /// Appends a module.
+  /// Appends a module, under its number or a name.
   template <std::derived_from<Module> M>
   void push_back(M module) {
-    add(std::to_string(children().size()), std::move(module));
+    push_back(std::to_string(children().size()), std::move(module));
+  }
+  template <std::derived_from<Module> M>
+  void push_back(const std::string& name, M module) {
+    add(name, std::move(module));
   }
 
-  Tensor forward(const Tensor& x) override {
-    Tensor y = x;
-    for (const auto& [name, child] : children()) y = (*child)(y);
-    return y;
-  }
+  /// Some runs of layers go together: nn/fusion.h.
+  Tensor forward(const Tensor& x) override { return run_layers(children(), x); }
 };
 
 }  // namespace mezzo::nn

@@ -77,6 +77,18 @@ struct SgdArgs {
   View loss_scale{};               // as in AdamArgs
 };
 
+/// Columns of a matrix as relu((x - mean) * invstd * weight + bias), or as they are if mean is not given; the
+/// last two may be not given.
+struct NormRelu {
+  View mean, invstd, weight, bias;
+};
+
+/// Results of conv1x1_stats_grad: those of the columns are [O] or [C]; x and bias may be not given, the last
+/// two are with a mean.
+struct Conv1x1Grads {
+  View x, weight, bias, norm_weight, norm_bias;
+};
+
 /// Operands and result have out's shape and any dtypes: operands are converted to `compute` (float64,
 /// float32, an integer type or bool), the op runs in it, and the result is converted to out's dtype.
 using PointwiseKernel = void (*)(DType compute, const View& out, std::span<const View> in);
@@ -144,6 +156,30 @@ struct Kernels {
   void (*batch_norm_grad)(const View& grad_input, const View& grad_weight, const View& grad_bias,
                           const View& grad_out, const View& input, const View& mean, const View& invstd,
                           const View& weight, bool batch_statistics) = nullptr;
+
+  /// out = relu(batch_norm's result + residual), in one pass; residual may be not given.
+  void (*batch_norm_relu)(const View& out, const View& input, const View& mean, const View& invstd,
+                          const View& weight, const View& bias, const View& residual) = nullptr;
+  /// As batch_norm_grad, of the gradients that pass the relu: grad_out where `out` is above 0. Those are also
+  /// grad_residual, which may be not given. Without a residual `out` may be not given, and is computed again.
+  void (*batch_norm_relu_grad)(const View& grad_input, const View& grad_weight, const View& grad_bias,
+                               const View& grad_residual, const View& grad_out, const View& out,
+                               const View& input, const View& mean, const View& invstd, const View& weight,
+                               const View& bias, bool batch_statistics) = nullptr;
+
+  /// A 1x1 convolution over pixels, rows of matrices, with a = norm(x) [P, C]: out [P, O] = a weight[O, C]ᵀ +
+  /// bias[O] (which may be not given), and mean and biased variance of the columns of `out`, rounded as they
+  /// are, both [O], in dtype and manner as in batch_norm_statistics.
+  void (*conv1x1_stats)(const View& out, const View& mean, const View& var, const View& x,
+                        const NormRelu& norm, const View& weight, const View& bias) = nullptr;
+  /// Its gradients, from those of out, mean and var, each of which may be not given. With
+  ///   G = grad_out + grad_mean / P + grad_var * 2 (out - mean) / P,
+  ///   da = G weight where a > 0 (all of it without a norm), xhat = (x - mean of the norm) * invstd:
+  /// weight = Gᵀ a, bias = sum G, norm_bias = sum da, norm_weight = sum da * xhat, and
+  /// x = da * invstd * weight of the norm, its statistics held fixed. x may be the memory of grad_out.
+  void (*conv1x1_stats_grad)(const Conv1x1Grads& grads, const View& grad_out, const View& grad_mean,
+                             const View& grad_var, const View& out, const View& mean, const View& x,
+                             const NormRelu& norm, const View& weight) = nullptr;
 
   void (*adam)(const AdamTensors& tensors, const AdamArgs& args) = nullptr;
   void (*sgd)(const SgdTensors& tensors, const SgdArgs& args) = nullptr;

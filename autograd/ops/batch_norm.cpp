@@ -2,6 +2,7 @@
 //   C channels, n values in each; y = (x - mean) invstd w + b with invstd = 1 / sqrt(var + eps), var biased
 //   (over n)
 // Statistics, and arithmetic on 16-bit values, are in float32.
+#include "autograd/ops/batch_norm.h"
 #include "autograd/call.h"
 #include "autograd/engine.h"
 #include "autograd/ops/along.h"
@@ -24,77 +25,26 @@ Dims all_but_channels(const Tensor& x) {
   return dims;
 }
 
-int64_t values_per_channel(const Tensor& x) { return x.size(1) ? x.numel() / x.size(1) : 0; }
-
-/// running = (1 - momentum) running + momentum batch.
-void update_running(Tensor running, const Tensor& batch, double momentum) {
-  running.copy_(add(mul(running, 1 - momentum), mul(batch, momentum)));
-}
-
 }  // namespace
 
 struct BatchNorm {
   static constexpr OpId id = OpId::batch_norm;
   BatchNormOptions options;
 
-  void check(Inputs in) const {
-    const Tensor& x = in[0];
-    if (x.dim() < 2)
-      fail("batch_norm", text("input must be [N, C, ...] but has ", x.dim(), " dimensions"), {{"input", x}});
-    if (!is_floating(x.dtype())) fail("batch_norm", "needs a floating dtype", {{"input", x}});
-    constexpr std::string_view names[] = {"input", "weight", "bias", "running_mean", "running_var"};
-    for (size_t k = 1; k < in.size(); ++k) {
-      if (!in[k].defined()) continue;
-      if (!is_floating(in[k].dtype())) fail("batch_norm", "needs a floating dtype", {{names[k], in[k]}});
-      if (in[k].shape() != Shape{x.size(1)}) {
-        fail("batch_norm",
-             text("input has ", x.size(1), " channels but ", names[k], " has ", in[k].numel(), " elements"),
-             {{"input", x}, {names[k], in[k]}});
-      }
-    }
-    if (in[3].defined() != in[4].defined()) {
-      fail("batch_norm", "running_mean and running_var go together",
-           {{"running_mean", in[3]}, {"running_var", in[4]}});
-    }
-    if (!options.batch_statistics && !(in[3].defined() && in[4].defined())) {
-      fail("batch_norm", "without batch statistics it needs running_mean and running_var", {{"input", x}});
-    }
-    if (options.batch_statistics && x.numel() > 0 && values_per_channel(x) == 1) {
-      fail("batch_norm", "expected more than 1 value per channel when training", {{"input", x}},
-           "call eval(), or give a larger batch");
-    }
-  }
+  void check(Inputs in) const { check_batch_norm("batch_norm", in, options); }
 
   Tensor forward(Inputs in, Saver& save) const {
     const Tensor& x = in[0];
-    const TensorOptions statistics{.dtype = compute_type(x.dtype()), .device = x.device()};
-    Tensor mean = in[3], var = in[4];
-    const Kernels& table = kernels(x.device());
-    if (options.batch_statistics) {
-      mean = empty({x.size(1)}, statistics);
-      var = empty({x.size(1)}, statistics);
-      table.batch_norm_statistics(mean.view_of_memory(), var.view_of_memory(), x.view_of_memory());
-      update_running_statistics(in, mean, var);
-    }
-    const Tensor invstd = div(1.0, sqrt(add(var.to(*statistics.dtype), options.eps)));
-    // Running statistics go on changing: backward needs them as they were.
-    mean = options.batch_statistics ? mean : mean.clone().to(*statistics.dtype);
+    const auto [mean, invstd] = normalisation(in, options);
     const Tensor out = empty_like(x);
-    table.batch_norm(out.view_of_memory(), x.view_of_memory(), mean.view_of_memory(), invstd.view_of_memory(),
-                     view_or_none(in[1]), view_or_none(in[2]));
+    kernels(x.device())
+        .batch_norm(out.view_of_memory(), x.view_of_memory(), mean.view_of_memory(), invstd.view_of_memory(),
+                    view_or_none(in[1]), view_or_none(in[2]));
     save(x);
     save(in[1]);
     save(mean);
     save(invstd);
     return out;
-  }
-
-  /// The running variance is fed the unbiased one, var n / (n - 1).
-  void update_running_statistics(Inputs in, const Tensor& mean, const Tensor& var) const {
-    if (!in[3].defined() || in[0].numel() == 0) return;
-    const auto n = static_cast<double>(values_per_channel(in[0]));
-    update_running(in[3], mean, options.momentum);
-    update_running(in[4], mul(var, n / (n - 1)), options.momentum);
   }
 
   Tensors backward(Node& node, Inputs g) const {

@@ -84,6 +84,17 @@ void store_run(void* out, DType dtype, int64_t stride, const T* in, int64_t n) {
   });
 }
 
+void round_run(BFloat16* out, const float* in, int64_t n) {
+  using RoundedPacket = ei::packet_traits<Eigen::bfloat16>::type;
+  int64_t i = 0;
+  if constexpr (ei::packet_traits<Eigen::bfloat16>::size == kLanes) {
+    auto* to = reinterpret_cast<Eigen::bfloat16*>(out);
+    for (; i + kLanes <= n; i += kLanes)
+      ei::pstoreu(to + i, ei::pcast<FloatPacket, RoundedPacket>(ei::ploadu<FloatPacket>(in + i)));
+  }
+  for (; i < n; ++i) out[i] = BFloat16(in[i]);
+}
+
 template void load_run(double*, const void*, DType, int64_t, int64_t);
 template void load_run(float*, const void*, DType, int64_t, int64_t);
 template void load_run(int64_t*, const void*, DType, int64_t, int64_t);

@@ -19,4 +19,8 @@ void load_run(T* out, const void* in, DType dtype, int64_t stride, int64_t n);
 template <class T>
 void store_run(void* out, DType dtype, int64_t stride, const T* in, int64_t n);
 
+/// out[i] = in[i] by the processor's own rounding where it has one, which may take subnormal numbers for 0:
+/// for operands of products that do so too.
+void round_run(BFloat16* out, const float* in, int64_t n);
+
 }  // namespace mezzo::cpu

@@ -2,21 +2,33 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 
 #include "tensor/threads.h"
 
 namespace mezzo::cpu {
 
+/// The most parts that parallel_for makes of n.
+inline int64_t parallel_parts(int64_t n, int64_t grain) {
+  return std::min<int64_t>(num_threads(), (n + grain - 1) / grain);
+}
+
 /// Calls f(begin, end) on parts of [0, n), in parallel if there is more than `grain` to do. Parts are bounded
 /// by multiples of `grain`, whatever the number of threads, so a kernel that combines one value per grain in
-/// order gives the same bits for every number of threads. f must not throw.
+/// order gives the same bits for every number of threads. f must not throw. It may take the number of its
+/// part as a third argument, to find memory that parallel_parts(n, grain) parts have each their own of.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, F&& f) {
-  const int64_t grains = (n + grain - 1) / grain;
-  const int64_t threads = std::min<int64_t>(num_threads(), grains);
+  const auto run = [&](int64_t begin, int64_t end, int64_t part) {
+    if constexpr (std::invocable<F, int64_t, int64_t, int64_t>)
+      f(begin, end, part);
+    else
+      f(begin, end);
+  };
+  const int64_t grains = (n + grain - 1) / grain, threads = parallel_parts(n, grain);
   if (threads <= 1) {
-    if (n > 0) f(int64_t{0}, n);
+    if (n > 0) run(0, n, 0);
     return;
   }
 #ifdef _OPENMP
@@ -24,7 +36,7 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
 #endif
   for (int64_t t = 0; t < threads; ++t) {
     const int64_t begin = grains * t / threads * grain, end = std::min(n, grains * (t + 1) / threads * grain);
-    if (begin < end) f(begin, end);
+    if (begin < end) run(begin, end, t);
   }
 }
 

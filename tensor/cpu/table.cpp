@@ -13,6 +13,8 @@ Kernels make_cpu_kernels() {
   cpu::add_matmul(table);
   cpu::add_conv(table);
   cpu::add_batch_norm(table);
+  cpu::add_batch_norm_grad(table);
+  cpu::add_conv1x1(table);
   cpu::add_optimizers(table);
   return table;
 }

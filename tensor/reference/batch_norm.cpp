@@ -1,4 +1,6 @@
 // Batch normalisation of input [N, C, ...]: for each channel, loops over its values.
+#include <vector>
+
 #include "tensor/reference/element.h"
 #include "tensor/reference/kernel_families.h"
 
@@ -63,12 +65,50 @@ void backward(const View& grad_input, const View& grad_weight, const View& grad_
   }
 }
 
+double value_or(const View& view, int64_t i, double otherwise) {
+  return view.given() ? get(view, i) : otherwise;
+}
+
+void forward_relu(const View& out, const View& input, const View& mean, const View& invstd,
+                  const View& weight, const View& bias, const View& residual) {
+  for (int64_t c = 0; c < input.shape[1]; ++c) {
+    const View x = channel(input, c), y = channel(out, c);
+    const View r = residual.given() ? channel(residual, c) : View();
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const double value = (get(x, i) - get(mean, c)) * get(invstd, c) * value_or(weight, c, 1) +
+                           value_or(bias, c, 0) + value_or(r, i, 0);
+      set(y, i, value < 0 ? 0 : value);
+    }
+  }
+}
+
+void backward_relu(const View& grad_input, const View& grad_weight, const View& grad_bias,
+                   const View& grad_residual, const View& grad_out, const View& out, const View& input,
+                   const View& mean, const View& invstd, const View& weight, const View& bias,
+                   bool batch_statistics) {
+  std::vector<double> values(static_cast<size_t>(input.numel()));
+  const View passed{values.data(), DType::float64, input.shape, contiguous_strides(input.shape)};
+  std::vector<double> outputs(values.size());
+  View y{outputs.data(), DType::float64, input.shape, contiguous_strides(input.shape)};
+  if (out.given())
+    y = out;
+  else
+    forward_relu(y, input, mean, invstd, weight, bias, {});
+  for (int64_t i = 0; i < input.numel(); ++i) {
+    set(passed, i, get(y, i) > 0 ? get(grad_out, i) : 0);
+    if (grad_residual.given()) set(grad_residual, i, get(passed, i));
+  }
+  backward(grad_input, grad_weight, grad_bias, passed, input, mean, invstd, weight, batch_statistics);
+}
+
 }  // namespace
 
 void add_batch_norm(Kernels& table) {
   table.batch_norm_statistics = statistics;
   table.batch_norm = forward;
   table.batch_norm_grad = backward;
+  table.batch_norm_relu = forward_relu;
+  table.batch_norm_relu_grad = backward_relu;
 }
 
 }  // namespace mezzo::reference

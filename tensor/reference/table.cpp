@@ -10,6 +10,7 @@ Kernels make_reference_kernels() {
   reference::add_indexing(table);
   reference::add_products(table);
   reference::add_batch_norm(table);
+  reference::add_conv1x1(table);
   reference::add_optimizers(table);
   return table;
 }

@@ -79,7 +79,7 @@ const std::vector<Hole>& holes() {
     };
     add("needs dimensions", {"0-d"},
         {"slice", "embed", "matmul", "linear", "conv2d", "conv2d_input_grad", "conv2d_weight_grad",
-         "batch_norm", "batch_norm_grad"});
+         "batch_norm", "batch_norm_grad", "batch_norm_relu", "conv1x1_stats"});
     add("throws where its strides need a copy", {"transposed", "expanded"}, {"view"});
     add("refused, as in PyTorch", {"bool"},
         {"sub",          "neg",       "abs",   "relu",      "log_sigmoid", "softsign", "fmod",
@@ -91,9 +91,9 @@ const std::vector<Hole>& holes() {
     add("a gradient, or what needs fractions", {"int64", "int32", "uint8"},
         {"slope", "mean", "var", "std", "norm"});
     add("a layer or a loss of floating values", {"int64", "int32", "uint8", "bool"},
-        {"conv2d", "conv2d_input_grad", "conv2d_weight_grad", "batch_norm", "batch_norm_grad", "softmax",
-         "log_softmax", "softmax_grad", "mse_loss", "l1_loss", "nll_loss", "cross_entropy",
-         "binary_cross_entropy", "binary_cross_entropy_with_logits"});
+        {"conv2d", "conv2d_input_grad", "conv2d_weight_grad", "batch_norm", "batch_norm_grad",
+         "batch_norm_relu", "conv1x1_stats", "softmax", "log_softmax", "softmax_grad", "mse_loss", "l1_loss",
+         "nll_loss", "cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits"});
     return list;
   }();
   return all;
@@ -133,6 +133,7 @@ double allowed_epsilons(std::string_view op, DType dtype) {
       {"conv2d", 16, kUsual, sums},
       {"conv2d_input_grad", 16, kUsual, sums},
       {"conv2d_weight_grad", 16, kUsual, sums},
+      {"conv1x1_stats", 16, 16, sums},
       {"mse_loss", 16, kUsual, sums},
       {"l1_loss", 16, kUsual, sums},
       {"nll_loss", 16, kUsual, sums},
@@ -141,6 +142,7 @@ double allowed_epsilons(std::string_view op, DType dtype) {
       {"binary_cross_entropy_with_logits", 16, kUsual, sums},
       {"batch_norm", 2048, kUsual,
        "an expanded channel has no variance: 1 / sqrt(eps) = 316 multiplies its rounding"},
+      {"batch_norm_relu", 2048, 16, "as batch_norm"},
       {"batch_norm_grad", 2048, 32,
        "as batch_norm; and its own gradient runs through plain ops, each of which rounds"},
   };

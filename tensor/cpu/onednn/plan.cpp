@@ -38,11 +38,6 @@ Plans& plans() {
   return instance;
 }
 
-const dnnl::stream& stream() {
-  thread_local const dnnl::stream instance(engine());
-  return instance;
-}
-
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
@@ -71,6 +66,11 @@ const dnnl::engine& engine() {
   return instance;
 }
 
+const dnnl::stream& stream() {
+  thread_local const dnnl::stream instance(engine());
+  return instance;
+}
+
 dnnl::primitive_attr attributes() {
   dnnl::primitive_attr result;
   result.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -96,6 +96,12 @@ bool multiplies(DType dtype) {
   static const bool has_avx512 = (static_cast<int>(dnnl::get_effective_cpu_isa()) &
                                   dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
   return has_avx512;
+}
+
+bool multiplies_in_hardware(DType dtype) {
+  static const bool has_bf16 = (static_cast<int>(dnnl::get_effective_cpu_isa()) &
+                                dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+  return dtype == DType::float32 || (dtype == DType::bfloat16 && has_bf16);
 }
 
 bool has_tiles(DType dtype) {

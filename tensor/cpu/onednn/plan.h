@@ -74,6 +74,8 @@ class Plan {
 };
 
 const dnnl::engine& engine();
+/// This thread's.
+const dnnl::stream& stream();
 /// Scratch memory from the caller and float32 sums of unrounded float32 products, whatever the environment
 /// says.
 dnnl::primitive_attr attributes();

@@ -1,6 +1,8 @@
 // The products that oneDNN computes, over plain views; its headers stay in this folder.
 #pragma once
 
+#include <memory>
+
 #include "tensor/kernels.h"
 
 namespace mezzo::cpu::onednn {
@@ -14,6 +16,8 @@ inline constexpr bool available = false;
 
 /// Whether oneDNN multiplies `dtype` on this processor: float32, and bfloat16 from AVX-512 on.
 bool multiplies(DType dtype);
+/// Whether the processor itself multiplies it: bfloat16 with AVX512_BF16. Without, float32 is faster.
+bool multiplies_in_hardware(DType dtype);
 
 /// As in the table of kernels, for such a dtype and nothing empty. `out` is row-major; rows or columns of `a`
 /// and `b` have stride 1 and their elements do not overlap.
@@ -27,5 +31,21 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
                        const ConvGeometry& geometry);
 void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const View& input,
                         const ConvGeometry& geometry);
+
+/// A product of row-major tiles of bfloat16, by the calling thread alone: out[M, N] = a[M, K] b[K, N] in
+/// float32, or, if `transposed_sum`, out += aᵀ b with a [K, M].
+class TileProduct {
+ public:
+  TileProduct() = default;
+  TileProduct(int64_t M, int64_t N, int64_t K, bool transposed_sum);
+
+  /// Memory that a run needs, aligned to 64.
+  size_t scratch_bytes() const;
+  void run(float* out, const BFloat16* a, const BFloat16* b, void* scratch) const;
+
+ private:
+  struct Primitive;
+  std::shared_ptr<const Primitive> primitive_;
+};
 
 }  // namespace mezzo::cpu::onednn

@@ -1,0 +1,114 @@
+// Products of tiles, by one thread, out of the cache: what the fused kernels multiply with. A library's call
+// for each tile costs its packing again and again; here operands are packed as they are made.
+//
+// A tile is a matrix in panels: kWidth columns of all its rows, row by row, then the next kWidth columns, the
+// last ones filled up with zeros. So each operand is read in the order in which it lies, whichever way it is
+// multiplied, and no two rows are a power of two apart, which would put them on a few sets of the cache.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tensor/cpu/vec.h"
+
+namespace mezzo::cpu {
+
+template <class T>
+struct Tile {
+  using Packet = typename Vec<T>::Packet;
+  static constexpr int64_t kVectors = 2;
+  static constexpr int64_t kWidth = kVectors * Vec<T>::size;
+  /// Rows of a block of sums: with 32 registers 16 of them hold sums, with 16 registers 8.
+  static constexpr int64_t kRows = sizeof(Packet) == 64 ? 8 : 4;
+
+  static int64_t panels(int64_t columns) { return (columns + kWidth - 1) / kWidth; }
+  static int64_t padded_rows(int64_t rows) { return (rows + kRows - 1) / kRows * kRows; }
+  /// Elements of a tile.
+  static int64_t size(int64_t rows, int64_t columns) { return padded_rows(rows) * kWidth * panels(columns); }
+
+  T* data;
+  int64_t rows;  ///< that there is room for: a multiple of kRows
+  int64_t columns;
+
+  T* at(int64_t row, int64_t panel) const { return data + (panel * rows + row) * kWidth; }
+
+  /// Row `row` = line[columns].
+  void put(int64_t row, const T* line) const {
+    for (int64_t c = 0; c < columns; c += kWidth) {
+      T* to = at(row, c / kWidth);
+      const int64_t n = std::min(kWidth, columns - c);
+      std::copy_n(line + c, n, to);
+      std::fill(to + n, to + kWidth, T(0));
+    }
+  }
+  /// line[columns] = row `row`.
+  void get(int64_t row, T* line) const {
+    for (int64_t c = 0; c < columns; c += kWidth)
+      std::copy_n(at(row, c / kWidth), std::min(kWidth, columns - c), line + c);
+  }
+};
+
+/// One operand of a block of products: element (row r, term k) at data[r * row + k * term], but that after
+/// `run` terms the next ones are `jump` further.
+template <class T>
+struct Terms {
+  const T* data;
+  int64_t row, term, run, jump;
+};
+
+/// out[r][0, kWidth) (+)= sum over k < terms of a(r, k) * b[k][0, kWidth), for the kRows rows of a block.
+template <class T>
+void multiply_block(T* out, const Terms<T>& a, const T* b, int64_t terms, bool accumulate) {
+  using Packet = typename Vec<T>::Packet;
+  constexpr int kRows = Tile<T>::kRows, kVectors = Tile<T>::kVectors, kLanes = Vec<T>::size;
+  Packet sums[kRows][kVectors];
+  // Unrolled by request: else the sums live in memory.
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = ei::pset1<Packet>(T(0));
+  }
+  const T* column = a.data;
+  for (int64_t first = 0; first < terms; first += a.run, column += a.jump) {
+    const T* element = column;
+    for (int64_t k = std::min(a.run, terms - first); k > 0; --k, element += a.term, b += Tile<T>::kWidth) {
+      Packet right[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) right[v] = ei::ploadu<Packet>(b + v * kLanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Packet left = ei::pset1<Packet>(element[r * a.row]);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) sums[r][v] = ei::pmadd(left, right[v], sums[r][v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      T* to = out + r * Tile<T>::kWidth + v * kLanes;
+      ei::pstoreu(to, accumulate ? ei::padd(sums[r][v], ei::ploadu<Packet>(to)) : sums[r][v]);
+    }
+  }
+}
+
+/// out[rows, N] = a[rows, K] b[K, N]. The rows of `b` are the terms: b.rows >= K.
+template <class T>
+void multiply(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows) {
+  constexpr int64_t W = Tile<T>::kWidth;
+  for (int64_t p = 0; p < Tile<T>::panels(out.columns); ++p)
+    for (int64_t i = 0; i < rows; i += Tile<T>::kRows)
+      multiply_block(out.at(i, p), {a.at(i, 0), W, 1, W, a.rows * W}, b.at(0, p), a.columns, false);
+}
+
+/// out[M, N] += a[rows, M]ᵀ b[rows, N].
+template <class T>
+void multiply_transposed(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows) {
+  constexpr int64_t W = Tile<T>::kWidth;
+  for (int64_t p = 0; p < Tile<T>::panels(out.columns); ++p)
+    for (int64_t m = 0; m < a.columns; m += Tile<T>::kRows)
+      multiply_block(out.at(m, p), {a.at(0, m / W) + m % W, 1, W, rows, 0}, b.at(0, p), rows, true);
+}
+
+}  // namespace mezzo::cpu
