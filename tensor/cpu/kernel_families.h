@@ -13,6 +13,7 @@ void add_softmax(Kernels& table);     // softmax.cpp
 void add_indexing(Kernels& table);    // indexing.cpp: gather, scatter_add
 void add_matmul(Kernels& table);      // matmul.cpp
 void add_conv(Kernels& table);        // conv.cpp
+void add_pool(Kernels& table);        // pool.cpp: max_pool2d
 void add_batch_norm(Kernels& table);  // batch_norm.cpp
 void add_optimizers(Kernels& table);  // optimizers.cpp: adam, sgd, unscale, update_scale
 
