@@ -53,7 +53,7 @@ def machine(limits, a):
     """The processor, and what it can do at most."""
     text = Path("/proc/cpuinfo").read_text()
     name = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
-    parts = [f"{a.threads} threads of {name[1] if name else 'an unknown processor'}"]
+    parts = [f"{a.threads} {'thread' if a.threads == 1 else 'threads'} of {name[1] if name else 'an unknown processor'}"]
     for dtype in ("float32", "bfloat16"):
         best = max((result[dtype] for result in limits if result[dtype]), key=lambda peak: peak["gflops"], default=None)
         if best:
@@ -73,7 +73,7 @@ def main():
     p.add_argument("--quick", action="store_const", dest="rounds", const=1, help="one round")
     p.add_argument("--steps", type=int, help="steps of a run that are timed; else some seconds of them")
     p.add_argument("--size", type=int, default=256, help="pixels of the checkerboard's side")
-    p.add_argument("--filter", default="^(?!tiny/|chain/)", metavar="REGEX", help="which rows of ops")
+    p.add_argument("--filter", default="-^(tiny|chain)/", metavar="REGEX", help="which rows of ops; with - before it, which not")
     p.add_argument("--json", type=Path, metavar="FILE", help="writes all results")
     p.add_argument("--markdown", action="store_true", help="tables as the README has them")
     p.add_argument("--build", type=Path, default=BUILD, help="build folder")

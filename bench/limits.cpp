@@ -124,7 +124,7 @@ std::vector<Unit> bfloat16_units() {
   units.push_back(unit<PairSum>("vdpbf16ps of 512 bits"));
 #endif
   if (bench::request_tiles())
-    units.push_back({"tdpbf16ps (AMX)", bench::kTileFlop, [](int) { bench::multiply_tiles(); }});
+    units.push_back({"tdpbf16ps of AMX", bench::kTileFlop, [](int) { bench::multiply_tiles(); }});
   return units;
 }
 

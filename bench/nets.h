@@ -41,6 +41,17 @@ struct ResNet18 : nn::Module {
   Tensor forward(const Tensor& x) override { return fc(blocks(relu(bn(conv(x)))).mean({2, 3})); }
 };
 
+/// Two convolutions and two linear layers for digits of 28 x 28.
+struct LeNet : nn::Module {
+  nn::Sequential features =
+      add("features", nn::Sequential(nn::Conv2d(1, 32, 3, {.padding = 1}), nn::ReLU(), nn::MaxPool2d(2),
+                                     nn::Conv2d(32, 64, 3, {.padding = 1}), nn::ReLU(), nn::MaxPool2d(2)));
+  nn::Sequential classifier =
+      add("classifier", nn::Sequential(nn::Linear(64 * 7 * 7, 128), nn::ReLU(), nn::Linear(128, 10)));
+
+  Tensor forward(const Tensor& x) override { return classifier(features(x).flatten(1)); }
+};
+
 inline nn::Sequential mlp() {
   return nn::Sequential(nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 10));
 }

@@ -52,7 +52,9 @@ def run(command, limit, threads):
         return f"took more than {limit:.0f} s"
     if done.returncode != 0:
         return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-    last = done.stdout.splitlines()[-1]
+    last = (done.stdout.splitlines() or [""])[-1]
+    if not last:
+        return (done.stderr.strip().splitlines() or ["printed nothing"])[-1]
     return json.loads(last if last.startswith("{") else done.stdout)
 
 

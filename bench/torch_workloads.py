@@ -94,9 +94,16 @@ class GPT(nn.Module):
         return F.linear(self.norm(x), self.tok.weight)
 
 
-def lenet():
-    return nn.Sequential(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Flatten(), nn.Linear(64 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, 10))
+class LeNet(nn.Module):
+    """Two convolutions and two linear layers for digits of 28 x 28."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
+        self.classifier = nn.Sequential(nn.Linear(64 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, 10))
+
+    def forward(self, x):
+        return self.classifier(self.features(x).flatten(1))
 
 
 def mlp():
@@ -106,7 +113,7 @@ def mlp():
 WORKLOADS = {
     "checkerboard": lambda a: (Checkerboard(a.channels), coordinates(a.size), F.mse_loss, checkerboard(a.size)),
     "resnet18": lambda a: (ResNet18(), torch.randn(32, 3, 32, 32), F.cross_entropy, torch.randint(0, 10, (32,))),
-    "lenet": lambda a: (lenet(), torch.randn(64, 1, 28, 28), F.cross_entropy, torch.randint(0, 10, (64,))),
+    "lenet": lambda a: (LeNet(), torch.randn(64, 1, 28, 28), F.cross_entropy, torch.randint(0, 10, (64,))),
     "mlp": lambda a: (mlp(), torch.randn(32, 64), F.cross_entropy, torch.randint(0, 10, (32,))),
     "gpt": lambda a: gpt(torch.randint(0, 256, (8, 129))),
 }

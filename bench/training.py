@@ -103,7 +103,7 @@ class Training(Task):
             fastest = number(min(result["min_step_ms"] for result in results))
             memory = number(median(results, "training_mib"))
             lines.append([name, *cells, fastest, memory, share(row["mezzo_ms"] / median(results, "median_step_ms"))])
-        title = f"{self.name}, {DTYPES[row['amp']]}, {row['threads']} threads: medians of {row['rounds']} rounds, milliseconds"
+        title = f"{self.name}, {DTYPES[row['amp']]}: medians, rounds {row['rounds']}, milliseconds"
         print_table(title, ["", "step", "forward", "backward", "optimizer", "fastest", "adds MiB", "mezzo is"], lines, False)
 
 

@@ -48,6 +48,7 @@ Workload make_workload(const Options& options) {
   }
   if (name == "resnet18")
     return {shared(nets::ResNet18()), randn({32, 3, 32, 32}), classes({32}, 10), class_loss};
+  if (name == "lenet") return {shared(nets::LeNet()), randn({64, 1, 28, 28}), classes({64}, 10), class_loss};
   return {shared(nets::mlp()), randn({32, 64}), classes({32}, 10), class_loss};
 }
 
@@ -107,7 +108,7 @@ int main(int argc, char** argv) {
   Options options;
   options.steps = 5;
   app.add_option("workload", options.workload, "The network")
-      ->check(CLI::IsMember({"checkerboard", "resnet18", "mlp"}))
+      ->check(CLI::IsMember({"checkerboard", "resnet18", "lenet", "mlp"}))
       ->required();
   app.add_option("--steps", options.steps, "Steps that are timed")->check(CLI::PositiveNumber);
   app.add_option("--warmup", options.warmup, "Steps before them")->check(CLI::NonNegativeNumber);
