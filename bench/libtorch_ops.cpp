@@ -35,6 +35,7 @@ void add_pointwise() {
   unary("exp", [](auto& out, auto& x) { at::exp_out(out, x); });
   unary("tanh", [](auto& out, auto& x) { at::tanh_out(out, x); });
   unary("relu", [](auto& out, auto& x) { at::clamp_min_out(out, x, 0); });  // relu_out copies
+  unary("gelu", [](auto& out, auto& x) { at::gelu_out(out, x); });
   add("pointwise/relu backward", [](auto& state) {
     const at::InferenceMode guard;
     Tensor y = at::relu(activation()), g = activation(), out = at::empty_like(y);

@@ -35,6 +35,7 @@ void add_pointwise() {
   unary("exp", exp);
   unary("tanh", tanh);
   unary("relu", relu);
+  unary("gelu", [](const Tensor& x) { return gelu(x); });
   add("pointwise/relu backward", [](auto& state) {
     const Tensor x = activation().requires_grad_(), y = relu(x), g = activation();
     time(state, {.bytes = bytes_of({x, g, x})}, [&] {
