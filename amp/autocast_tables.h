@@ -139,6 +139,8 @@ inline constexpr Row rows[] = {
     {OpId::conv2d, low, low},
     {OpId::conv2d_input_grad, keep, keep},
     {OpId::conv2d_weight_grad, keep, keep},
+    {OpId::max_pool2d, keep, keep},
+    {OpId::max_pool2d_grad, keep, keep},
     {OpId::batch_norm, keep, keep},
     {OpId::batch_norm_grad, keep, keep},
     {OpId::batch_norm_relu, keep, keep},

@@ -28,6 +28,13 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;   ///< part of each target that is spread evenly over all classes
 };
 
+struct MaxPool2dOptions {
+  std::optional<Size2> stride{};  ///< none: the kernel's size
+  Size2 padding = 0;              ///< rows and columns on each side that never win
+  Size2 dilation = 1;             ///< distance of a window's cells
+  bool ceil_mode = false;         ///< a last window may hang over the end of the input
+};
+
 struct BatchNormOptions {
   bool batch_statistics = true;  ///< normalise with the batch's mean and variance, else with the running ones
   double momentum = 0.1;  ///< weight of the batch in the running statistics, updated if batch_statistics

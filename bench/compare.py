@@ -1,159 +1,109 @@
-"""mezzo beside PyTorch on the same training steps, run in turn on this machine.
+"""mezzo beside PyTorch on the same work, run in turn on this machine.
 
-    path/to/python bench/compare.py --workloads checkerboard --amp off bf16 --threads 2 --json comparison.json
+    path/to/python bench/compare.py                          everything, within 30 minutes
+    path/to/python bench/compare.py --quick --markdown       one round, as the README's tables
+    path/to/python bench/compare.py --workloads ops --filter 'softmax|cast' --threads 1
+    path/to/python bench/compare.py --channels               what bfloat16 gains, by channels
 
-To be run by a Python that has torch. Builds mezzo first (the folder of examples/run.sh unless --build names another), then
-runs every form --rounds times in a rotating order, each run a process of its own, and prints medians over the rounds.
+To be run by a Python that has torch. Builds mezzo first (the folder of examples/run.sh unless --build names another),
+checks that the networks are the same in both, then runs every form once a round in a rotating order, each run a process
+of its own, and prints medians over the rounds. NOTES.md says what each workload is.
 
-Time: building takes up to 10 minutes, once. A run takes seconds and may take RUN_LIMIT; one that compiles, COMPILE_LIMIT;
-what fails or takes longer is left out with the reason. No round begins that could end after TOTAL_LIMIT, so all ends
-within 30 minutes.
+Time: building takes up to 10 minutes, once. A form that compiles may fail or take too long, and is then left out with
+the reason. No round begins that could end after TOTAL_LIMIT, so all ends within 30 minutes.
 """
 import argparse
+import importlib.metadata
+import importlib.util
 import json
 import os
-import statistics
-import subprocess
-import sys
+import re
 import time
 from pathlib import Path
 
-BENCH = Path(__file__).resolve().parent
-ROOT = BENCH.parent
+import training
+from op_rows import Ops
+from runner import ROOT, Form, Task, build, number, run_rounds
+
+TOTAL_LIMIT = 1740  # seconds
 BUILD = Path(os.environ.get("MEZZO_BUILD", ROOT / "build"))
-BUILD_LIMIT, RUN_LIMIT, COMPILE_LIMIT, TOTAL_LIMIT = 600, 120, 300, 1740
-PROGRAMS = {"checkerboard": "checkerboard"}  # workload to program of mezzo
-TORCH_FORMS = {"eager": ["--layout", "nchw"], "eager channels-last": [], "compiled channels-last": ["--compile"]}
-REQUIRED = "eager channels-last"  # the form that mezzo's speed is promised against
+PROGRAMS = ["limits", "workloads", "products", "libtorch_mlp", "ops", "libtorch_ops"]
+TORCH = Path(importlib.util.find_spec("torch").origin).parent  # found, not imported: processes begin with this one's peak memory
+DEFAULT = [*training.STEPS, "ops", "overhead"]
 
 
-def build(folder, targets, settings=()):
-    """Configures and builds; a build that is not optimised is refused."""
-    new = not (folder / "build.ninja").exists()
-    if new or settings:
-        command = ["meson", "setup", *([] if new else ["--reconfigure"]), folder, ROOT, *settings]
-        subprocess.run(command, check=True, stdout=sys.stderr, timeout=BUILD_LIMIT)
-    options = json.loads(subprocess.run(["meson", "introspect", "--buildoptions", folder], check=True, capture_output=True).stdout)
-    kind = next(option["value"] for option in options if option["name"] == "buildtype")
-    if kind != "release":
-        sys.exit(f"{folder} is a {kind} build: give a release build by --build")
-    subprocess.run(["ninja", "-C", folder, *(f"bench/{target}" for target in targets)], check=True, stdout=sys.stderr, timeout=BUILD_LIMIT)
+def make_tasks(a, programs):
+    """What the workloads run, by the programs that are built."""
+    tasks = []
+    for name in a.workloads:
+        if name in training.STEPS:
+            tasks.append(training.Training(name, a))
+        elif name == "channels":
+            tasks.append(training.Channels(a))
+        elif name == "scaling":
+            tasks += [training.Pixels(a), Ops("chain", "^chain/", a, programs)]
+        elif name == "overhead":
+            tasks.append(Ops(name, "^(tiny/|chain/1000 )", a, programs))
+        else:
+            tasks.append(Ops(name, a.filter, a, programs))
+    return tasks
 
 
-def run(command, limit, threads):
-    """The JSON object on the last line that a command prints, or the reason why there is none."""
-    env = dict(os.environ, OMP_NUM_THREADS=str(threads))
-    try:
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=limit, env=env)
-    except subprocess.TimeoutExpired:
-        return f"took more than {limit} s"
-    if done.returncode != 0:
-        return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def forms(workload, a):
-    """Name to (command, limit in seconds) of everything that is run in turn."""
-    shape = ["--size", a.size, "--threads", a.threads, "--steps", a.steps, "--amp", a.amp]
-    program = a.build / "bench" / PROGRAMS[workload]
-    result = {"mezzo": ([program, *shape], RUN_LIMIT), "products": ([program, *shape, "--products"], RUN_LIMIT)}
-    for name, flags in TORCH_FORMS.items():
-        command = [sys.executable, BENCH / "torch_workloads.py", workload, *shape, "--device", a.device, *flags]
-        result[name] = (command, COMPILE_LIMIT if "--compile" in flags else RUN_LIMIT)
-    result["peak"] = ([a.build / "bench" / "peak", a.threads], RUN_LIMIT)
-    return result
-
-
-def measure(workload, a, deadline):
-    """Form to its results, one a round, with the forms in another order each time."""
-    todo = forms(workload, a)
-    results = {name: [] for name in todo}
-    longest = 0
-    for number in range(a.rounds):
-        start = time.monotonic()
-        if number > 0 and start + longest > deadline:
-            print(f"stopped after {number} rounds: time is up", file=sys.stderr)
-            break
-        names = list(todo)
-        names = names[number % len(names):] + names[:number % len(names)]
-        for name in names:
-            command, limit = todo[name]
-            result = run(command, min(limit, max(1, deadline - time.monotonic())), a.threads)
-            if isinstance(result, str):
-                if name not in TORCH_FORMS or name == REQUIRED:
-                    sys.exit(f"{workload}, {name}: {result}")
-                print(f"{workload}: {name} is left out: {result}", file=sys.stderr)
-                del todo[name], results[name]
-                continue
-            results[name].append(result)
-            print(f"round {number + 1}: {name}", file=sys.stderr)
-        longest = max(longest, time.monotonic() - start)
-    return results
-
-
-def median(results, key):
-    return statistics.median(result[key] for result in results)
-
-
-def summarise(workload, a, results):
-    """The row of the JSON file: medians over the rounds."""
-    torch = {name: results[name] for name in TORCH_FORMS if results.get(name)}
-    best = min(torch, key=lambda name: median(torch[name], "median_step_ms"))
-    mezzo_ms, torch_ms = (median(r, "median_step_ms") for r in (results["mezzo"], torch[best]))
-    required_ms = median(torch[REQUIRED], "median_step_ms")
-    products_ms, gflop = median(results["products"], "median_ms"), results["products"][0]["gflop"]
-    peak = max(result["gflops"] for result in results["peak"])
-    return {
-        "workload": workload, "amp": a.amp, "mezzo_ms": mezzo_ms, "torch_ms": torch_ms, "ratio": mezzo_ms / torch_ms,
-        "peak_share": gflop / mezzo_ms * 1e3 / peak if a.amp == "off" else None,  # the peak is float32's
-        "mezzo_mib": median(results["mezzo"], "training_mib"), "torch_mib": median(torch[best], "training_mib"),
-        "torch_form": best, "torch_eager_channels_last_ms": required_ms, "eager_channels_last_ratio": mezzo_ms / required_ms,
-        "products_ms": products_ms, "over_products": mezzo_ms / products_ms, "gflop": gflop, "peak_gflops": peak,
-        "size": a.size, "threads": a.threads, "rounds": len(results["mezzo"]),
-    }
-
-
-def show(results, row):
-    """The table: a line for each form, then what the row says."""
-    print(f"\n{row['workload']} {row['size']} x {row['size']}, {row['threads']} threads, amp {row['amp']}: medians of {row['rounds']} rounds, milliseconds")
-    print(f"{'':24}{'step':>8}{'fastest':>9}{'forward':>9}{'backward':>9}{'optimizer':>10}{'adds MiB':>10}{'mezzo is':>10}")
-    for name in ["mezzo", *TORCH_FORMS]:
-        if not results.get(name):
-            continue
-        ms = {key: median(results[name], key + "_ms") for key in ("median_step", "forward", "backward", "optimizer")}
-        fastest = min(result["min_step_ms"] for result in results[name])
-        print(f"{name:24}{ms['median_step']:8.1f}{fastest:9.1f}{ms['forward']:9.1f}{ms['backward']:9.1f}{ms['optimizer']:10.2f}"
-              f"{median(results[name], 'training_mib'):10.0f}{row['mezzo_ms'] / ms['median_step']:9.2f}x")
-    print(f"products alone          {row['products_ms']:8.1f}   mezzo's step is {row['over_products']:.2f} of it; {row['gflop']:.1f} GFLOP a step")
-    if row["peak_share"]:
-        print(f"peak measured           {row['gflop'] / row['peak_gflops'] * 1e3:8.1f}   {row['peak_gflops']:.0f} GFLOP/s, of which mezzo's step uses {row['peak_share']:.0%}")
-    print(f"{row['ratio']:.2f} of PyTorch's best ({row['torch_form']}), {row['eager_channels_last_ratio']:.2f} of {REQUIRED}")
+def machine(limits, a):
+    """The processor, and what it can do at most."""
+    text = Path("/proc/cpuinfo").read_text()
+    name = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    parts = [f"{a.threads} {'thread' if a.threads == 1 else 'threads'} of {name[1] if name else 'an unknown processor'}"]
+    for dtype in ("float32", "bfloat16"):
+        best = max((result[dtype] for result in limits if result[dtype]), key=lambda peak: peak["gflops"], default=None)
+        if best:
+            parts.append(f"{number(best['gflops'])} GFLOP/s in {dtype} ({best['instruction']})")
+    parts.append(f"{number(max(result['memory']['multiply']['gbs'] for result in limits))} GB/s of memory")
+    return ", ".join(parts) + f"; PyTorch {importlib.metadata.version('torch')}"
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--workloads", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
-    p.add_argument("--amp", nargs="+", choices=["off", "bf16", "fp16"], default=["off", "bf16"], dest="amps")
+    p.add_argument("--workloads", nargs="+", choices=[*DEFAULT, "scaling", "channels"], default=DEFAULT)
+    p.add_argument("--channels", action="store_const", dest="workloads", const=["channels"], help="short for --workloads channels")
+    p.add_argument("--amp", nargs="+", choices=list(training.DTYPES), default=list(training.DTYPES), dest="amps")
     p.add_argument("--device", choices=["cpu"], default="cpu")
-    p.add_argument("--json", type=Path, metavar="FILE")
-    p.add_argument("--size", type=int, default=256)
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--steps", type=int, default=7, help="steps of a run that are timed")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--quick", action="store_const", dest="rounds", const=1, help="one round")
+    p.add_argument("--steps", type=int, help="steps of a run that are timed; else some seconds of them")
+    p.add_argument("--size", type=int, default=256, help="pixels of the checkerboard's side")
+    p.add_argument("--filter", default="-^(tiny|chain)/", metavar="REGEX", help="which rows of ops; with - before it, which not")
+    p.add_argument("--json", type=Path, metavar="FILE", help="writes all results")
+    p.add_argument("--markdown", action="store_true", help="tables as the README has them")
     p.add_argument("--build", type=Path, default=BUILD, help="build folder")
     a = p.parse_args()
     deadline = time.monotonic() + TOTAL_LIMIT
     a.build = a.build.resolve()
-    build(a.build, ["peak", *(PROGRAMS[workload] for workload in a.workloads)])
-    rows = []
-    for workload in a.workloads:
-        for i, a.amp in enumerate(a.amps):
-            now = time.monotonic()
-            results = measure(workload, a, now + (deadline - now) / (len(a.amps) - i))
-            rows.append(summarise(workload, a, results))
-            show(results, rows[-1])
+    programs = build(a.build, PROGRAMS, ["onednn_ops"], [f"-Dtorch={TORCH}"])
+
+    tasks = make_tasks(a, programs)
+    trainings = [task for task in tasks if isinstance(task, training.Training)]
+    for task in trainings:
+        training.check_same(task.name, a)
+    limits = Task("limits", {"limits": Form([a.build / "bench/limits", a.threads])})
+    run_rounds([limits, *tasks], a.rounds, a.threads, deadline)
+
+    limits = limits.results["limits"]
+    print(machine(limits, a))
+    rows = [(task, task.row(amp, limits)) for task in trainings for amp in task.amps]
+    if not a.markdown:
+        for task, row in rows:
+            task.show(row)
+    rows = [row for _, row in rows]
+    if rows:
+        training.show_summary(rows, a)
+    for task in tasks:
+        if task not in trainings:
+            task.show(a)
+            rows += task.rows()
     if a.json:
-        a.json.write_text(json.dumps(rows, indent=1) + "\n")
+        a.json.write_text(json.dumps([row | {"machine": machine(limits, a)} for row in rows], indent=1) + "\n")
 
 
 if __name__ == "__main__":

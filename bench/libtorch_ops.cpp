@@ -35,6 +35,7 @@ void add_pointwise() {
   unary("exp", [](auto& out, auto& x) { at::exp_out(out, x); });
   unary("tanh", [](auto& out, auto& x) { at::tanh_out(out, x); });
   unary("relu", [](auto& out, auto& x) { at::clamp_min_out(out, x, 0); });  // relu_out copies
+  unary("gelu", [](auto& out, auto& x) { at::gelu_out(out, x); });
   add("pointwise/relu backward", [](auto& state) {
     const at::InferenceMode guard;
     Tensor y = at::relu(activation()), g = activation(), out = at::empty_like(y);
@@ -144,19 +145,49 @@ void add_indexing() {
   });
 }
 
-void add_products() {
-  add("matmul/1024 x 1024 x 1024", [](auto& state) {
+void add_products(at::ScalarType dtype, const std::string& suffix) {
+  add("matmul/1024 x 1024 x 1024" + suffix, [=](auto& state) {
     const at::InferenceMode guard;
-    const Tensor a = at::randn({1024, 1024}), b = at::randn({1024, 1024});
-    time(state, {.flop = 2.0 * 1024 * 1024 * 1024}, [&] { at::matmul(a, b); });
+    const auto [m, k, n] = bench::kMatmul;
+    const Tensor a = at::randn({m, k}).to(dtype), b = at::randn({k, n}).to(dtype);
+    time(state, {.flop = bench::kMatmul.flop()}, [&] { at::matmul(a, b); });
   });
-  add("linear/1024, 128 to 512", [](auto& state) {
+  add("linear/1024, 128 to 512" + suffix, [=](auto& state) {
     const at::InferenceMode guard;
-    const Tensor x = at::randn({1024, 128}), weight = at::randn({512, 128}), bias = at::randn({512});
-    time(state, {.flop = 2.0 * 1024 * 128 * 512}, [&] { at::linear(x, weight, bias); });
+    const auto [m, k, n] = bench::kLinear;
+    const Tensor x = at::randn({m, k}).to(dtype), weight = at::randn({n, k}).to(dtype),
+                 bias = at::randn({n}).to(dtype);
+    time(state, {.flop = bench::kLinear.flop()}, [&] { at::linear(x, weight, bias); });
   });
+  const auto conv = [=](const bench::ConvShape& shape, const std::string& direction, bool backward,
+                        std::array<bool, 3> wanted) {
+    add(std::string("conv2d/") + shape.name + ' ' + direction + suffix, [=](auto& state) {
+      const at::InferenceMode guard;
+      const auto [name, channels, side, kernel] = shape;
+      const auto image = [&, channels = channels, side = side] {
+        return at::randn({1, channels, side, side}).to(dtype).contiguous(at::MemoryFormat::ChannelsLast);
+      };
+      const Tensor x = image(), g = image(),
+                   weight = at::randn({channels, channels, kernel, kernel})
+                                .to(dtype)
+                                .contiguous(at::MemoryFormat::ChannelsLast);
+      const std::vector<int64_t> padding(2, kernel / 2), ones{1, 1}, zeros{0, 0};
+      time(state, {.flop = shape.flop()}, [&] {
+        if (backward)
+          at::convolution_backward(g, x, weight, at::nullopt, ones, padding, ones, false, zeros, 1, wanted);
+        else
+          at::conv2d(x, weight, {}, ones, padding);
+      });
+    });
+  };
+  for (const bench::ConvShape& shape : bench::kConvs) {
+    conv(shape, "forward", false, {});
+    conv(shape, "input", true, {true, false, false});
+    conv(shape, "weight", true, {false, true, false});
+  }
 }
 
+/// The cost of an op beside its arithmetic.
 void add_tiny() {
   add(
       "tiny/add recorded",
@@ -173,31 +204,19 @@ void add_tiny() {
         time(state, {}, [&] { at::add(a, b); });
       },
       benchmark::kNanosecond);
-  add(
-      "tiny/chain of 1000 adds, forward and backward",
-      [](auto& state) {
-        const Tensor x = torch::randn({16}).requires_grad_(), b = torch::randn({16}), g = torch::ones({16});
-        time(state, {}, [&] {
-          Tensor y = x;
-          for (int i = 0; i < 1000; ++i) y = at::add(y, b);
-          y.backward(g);
-        });
-      },
-      benchmark::kMicrosecond);
-  add(
-      "tiny/training step of an MLP 64-64-64-10, batch of 32",
-      [](auto& state) {
-        torch::nn::Sequential net(torch::nn::Linear(64, 64), torch::nn::ReLU(), torch::nn::Linear(64, 64),
-                                  torch::nn::ReLU(), torch::nn::Linear(64, 10));
-        const Tensor x = torch::randn({32, 64}), y = torch::randint(0, 10, {32}, torch::kLong);
-        torch::optim::Adam adam(net->parameters());
-        time(state, {}, [&] {
-          adam.zero_grad();
-          torch::nn::functional::cross_entropy(net->forward(x), y).backward();
-          adam.step();
-        });
-      },
-      benchmark::kMicrosecond);
+  for (const int64_t length : bench::kChains) {
+    add(
+        "chain/" + std::to_string(length) + " adds, forward and backward",
+        [length](auto& state) {
+          const Tensor x = torch::randn({16}).requires_grad_(), b = torch::randn({16}), g = torch::ones({16});
+          time(state, {.ops = length}, [&] {
+            Tensor y = x;
+            for (int64_t i = 0; i < length; ++i) y = at::add(y, b);
+            y.backward(g);
+          });
+        },
+        benchmark::kMicrosecond);
+  }
 }
 
 }  // namespace
@@ -210,7 +229,8 @@ int main(int argc, char** argv) {
   add_reductions();
   add_softmax();
   add_indexing();
-  add_products();
+  add_products(at::kFloat, "");
+  add_products(at::kBFloat16, bench::kBFloat16);
   add_tiny();
   return bench::run(argc, argv);
 }

@@ -1,6 +1,6 @@
 // Op benchmarks: bytes/s of ops bound by memory, FLOP/s of products, nanoseconds of ops on tiny tensors.
 // Bytes are those that the op must read and write once; results are new tensors from the cache, as in a
-// program. libtorch_ops.cpp has the same rows in libtorch.
+// program. libtorch_ops.cpp and onednn_ops.cpp have the same rows.
 //   bench/ops --benchmark_filter=conv2d        OMP_NUM_THREADS sets the threads
 #include "bench/measure.h"
 #include "mezzo.h"
@@ -35,6 +35,7 @@ void add_pointwise() {
   unary("exp", exp);
   unary("tanh", tanh);
   unary("relu", relu);
+  unary("gelu", [](const Tensor& x) { return gelu(x); });
   add("pointwise/relu backward", [](auto& state) {
     const Tensor x = activation().requires_grad_(), y = relu(x), g = activation();
     time(state, {.bytes = bytes_of({x, g, x})}, [&] {
@@ -133,40 +134,41 @@ void add_reductions() {
   });
 }
 
-void add_products() {
-  add("matmul/1024 x 1024 x 1024", [](auto& state) {
-    const Tensor a = randn({1024, 1024}), b = randn({1024, 1024});
-    time(state, {.flop = 2.0 * 1024 * 1024 * 1024}, [&] { matmul(a, b); });
+void add_products(DType dtype, const std::string& suffix) {
+  const auto make = [dtype](const Shape& shape, MemoryFormat format = contiguous_format) {
+    return randn(shape, {.format = format}).to(dtype);
+  };
+  add("matmul/1024 x 1024 x 1024" + suffix, [=](auto& state) {
+    const auto [m, k, n] = bench::kMatmul;
+    const Tensor a = make({m, k}), b = make({k, n});
+    time(state, {.flop = bench::kMatmul.flop()}, [&] { matmul(a, b); });
   });
-  add("linear/1024, 128 to 512", [](auto& state) {
-    const Tensor x = randn({1024, 128}), weight = randn({512, 128}), bias = randn({512});
-    time(state, {.flop = 2.0 * 1024 * 128 * 512}, [&] { linear(x, weight, bias); });
+  add("linear/1024, 128 to 512" + suffix, [=](auto& state) {
+    const auto [m, k, n] = bench::kLinear;
+    const Tensor x = make({m, k}), weight = make({n, k}), bias = make({n});
+    time(state, {.flop = bench::kLinear.flop()}, [&] { linear(x, weight, bias); });
   });
-  const auto conv = [](const std::string& name, int64_t channels, int64_t size, int64_t kernel) {
-    const auto direction =
-        [=](const std::string& what,
-            const std::function<void(const Tensor&, const Tensor&, const Tensor&, const ConvGeometry&)>& f) {
-          add("conv2d/" + name + ' ' + what, [=](auto& state) {
-            const Tensor x = randn({1, channels, size, size}, {.format = channels_last}),
-                         g = randn({1, channels, size, size}, {.format = channels_last});
-            const Tensor weight = randn({channels, channels, kernel, kernel});
-            const ConvGeometry geometry{.padding = {kernel / 2, kernel / 2}};
-            time(state,
-                 {.flop = 2.0 * static_cast<double>(channels * channels * size * size * kernel * kernel)},
-                 [&] { f(x, weight, g, geometry); });
-          });
-        };
-    direction("forward",
-              [](auto& x, auto& weight, auto&, auto& geometry) { conv2d(x, weight, {}, geometry); });
-    direction("input", [](auto& x, auto& weight, auto& g, auto& geometry) {
-      conv2d_input_grad(g, weight, x.shape(), geometry);
-    });
-    direction("weight", [](auto& x, auto& weight, auto& g, auto& geometry) {
-      conv2d_weight_grad(g, x, weight.shape(), geometry);
+  using Direction = void (*)(const Tensor& x, const Tensor& weight, const Tensor& g, const ConvGeometry&);
+  const auto conv = [=](const bench::ConvShape& shape, const std::string& direction, Direction f) {
+    add(text("conv2d/", shape.name, ' ', direction, suffix), [=](auto& state) {
+      const auto [name, channels, side, kernel] = shape;
+      const Tensor x = make({1, channels, side, side}, channels_last),
+                   g = make({1, channels, side, side}, channels_last);
+      const Tensor weight = make({channels, channels, kernel, kernel});
+      const ConvGeometry geometry{.padding = {kernel / 2, kernel / 2}};
+      time(state, {.flop = shape.flop()}, [&] { f(x, weight, g, geometry); });
     });
   };
-  conv("1x1, 256 channels, 256 x 256", 256, 256, 1);
-  conv("3x3, 64 channels, 64 x 64", 64, 64, 3);
+  for (const bench::ConvShape& shape : bench::kConvs) {
+    conv(shape, "forward",
+         [](auto& x, auto& weight, auto&, auto& geometry) { conv2d(x, weight, {}, geometry); });
+    conv(shape, "input", [](auto& x, auto& weight, auto& g, auto& geometry) {
+      conv2d_input_grad(g, weight, x.shape(), geometry);
+    });
+    conv(shape, "weight", [](auto& x, auto& weight, auto& g, auto& geometry) {
+      conv2d_weight_grad(g, x, weight.shape(), geometry);
+    });
+  }
 }
 
 void add_batch_norm() {
@@ -201,33 +203,19 @@ void add_tiny() {
         time(state, {}, [&] { mezzo::add(a, b); });
       },
       benchmark::kNanosecond);
-  add(
-      "tiny/chain of 1000 adds, forward and backward",
-      [](auto& state) {
-        const Tensor x = randn({16}, {.requires_grad = true}), b = randn({16}), g = ones({16});
-        while (state.KeepRunning()) {
-          Tensor y = x;
-          for (int i = 0; i < 1000; ++i) y = mezzo::add(y, b);
-          y.backward(g);
-        }
-        state.counters["per op"] = benchmark::Counter(
-            1000, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
-      },
-      benchmark::kMicrosecond);
-  add(
-      "tiny/training step of an MLP 64-64-64-10, batch of 32",
-      [](auto& state) {
-        nn::Sequential net(nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
-                           nn::Linear(64, 10));
-        const Tensor x = randn({32, 64}), y = positions({32}, 10);
-        optim::Adam adam(net.parameters());
-        time(state, {}, [&] {
-          adam.zero_grad();
-          cross_entropy(net(x), y).backward();
-          adam.step();
-        });
-      },
-      benchmark::kMicrosecond);
+  for (const int64_t length : bench::kChains) {
+    add(
+        text("chain/", length, " adds, forward and backward"),
+        [length](auto& state) {
+          const Tensor x = randn({16}, {.requires_grad = true}), b = randn({16}), g = ones({16});
+          time(state, {.ops = length}, [&] {
+            Tensor y = x;
+            for (int64_t i = 0; i < length; ++i) y = mezzo::add(y, b);
+            y.backward(g);
+          });
+        },
+        benchmark::kMicrosecond);
+  }
 }
 
 }  // namespace
@@ -240,7 +228,8 @@ int main(int argc, char** argv) {
   add_reductions();
   add_softmax();
   add_indexing();
-  add_products();
+  add_products(float32, "");
+  add_products(bfloat16, bench::kBFloat16);
   add_batch_norm();
   add_tiny();
   return bench::run(argc, argv);

@@ -10,13 +10,6 @@
 
 namespace mezzo::nn {
 
-/// Height and width; one number stands for both.
-struct Size2 {
-  int64_t height, width;
-  Size2(int64_t both) : height(both), width(both) {}
-  Size2(int64_t height, int64_t width) : height(height), width(width) {}
-};
-
 /// Rows and columns of zeros on each side of an image. Or a word: "same" keeps the image's size (stride 1
 /// only; of an odd number the last goes below or to the right), "valid" pads nothing.
 struct Padding : Size2 {

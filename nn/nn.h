@@ -8,6 +8,7 @@
 #include "nn/init.h"
 #include "nn/linear.h"
 #include "nn/loss.h"
+#include "nn/max_pool2d.h"
 #include "nn/module.h"
 #include "nn/residual.h"
 #include "nn/sequential.h"

@@ -50,6 +50,12 @@ struct ConvGeometry {
   std::array<int64_t, 2> padding_after{0, 0};
 };
 
+/// Windows of a pooling, as {height, width}: window (i, j) has the cells (u, v) at row i * stride + u *
+/// dilation - padding of the input, and likewise its columns. Cells outside the input count for nothing.
+struct PoolGeometry {
+  std::array<int64_t, 2> kernel{1, 1}, stride{1, 1}, padding{0, 0}, dilation{1, 1};
+};
+
 /// Counter-based random numbers: element i is drawn from block i / 4 after `offset` of the stream `seed`.
 struct PhiloxState {
   uint64_t seed = 0, offset = 0;
@@ -142,6 +148,16 @@ struct Kernels {
                             const ConvGeometry& geometry) = nullptr;
   void (*conv2d_weight_grad)(const View& grad_weight, const View& grad_out, const View& input,
                              const ConvGeometry& geometry) = nullptr;
+
+  /// out[n, c, i, j] = the largest element of input[n, c] in window (i, j): the first of equals, but NaN if
+  /// one is, the last such. cells: where in its window it is, u * KW + v, in any integer dtype; may be not
+  /// given. Every window has an element.
+  void (*max_pool2d)(const View& out, const View& cells, const View& input,
+                     const PoolGeometry& geometry) = nullptr;
+  /// grad_input = for each element the sum of grad_out over the windows whose cell it is. A cell that no
+  /// window has, or that is outside the input, counts for nothing.
+  void (*max_pool2d_grad)(const View& grad_input, const View& grad_out, const View& cells,
+                          const PoolGeometry& geometry) = nullptr;
 
   /// mean and biased variance of each channel of input [N, C, ...], by merged or shifted sums so that a large
   /// mean does no harm; both [C], in float32 for 16-bit inputs, else in the input's dtype.

@@ -43,6 +43,14 @@ class Shape {
   int dims_ = 0;
 };
 
+/// Height and width; one number stands for both.
+struct Size2 {
+  int64_t height, width;
+  Size2(int64_t both) : height(both), width(both) {}
+  Size2(int64_t height, int64_t width) : height(height), width(width) {}
+  bool operator==(const Size2&) const = default;
+};
+
 /// `[8, 3, 32, 32]`, as in every message.
 std::string to_string(const Shape& shape);
 

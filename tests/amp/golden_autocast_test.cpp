@@ -79,6 +79,10 @@ const std::map<std::string, Call> kCalls{
     {"binary_cross_entropy", [](const Tensors& x) { return binary_cross_entropy(x[0], x[1]); }},
     {"binary_cross_entropy_with_logits",
      [](const Tensors& x) { return binary_cross_entropy_with_logits(x[0], x[1]); }},
+    {"max_pool2d",
+     [](const Tensors& x) {
+       return max_pool2d(x[0].view({1, 1, 3, 3}), 2);
+     }},
 };
 
 const std::set<std::string> kProducts{"matmul", "matmul_vector",  "addmm",
@@ -134,8 +138,14 @@ TEST_CASE("golden: dtypes of results under autocast, every op of both tables") {
     CHECK(result_dtype(call_of(op), inputs) == row[4].get<std::string>());
   }
   // What backwards run, and what names a dtype itself: nothing to cast, so no policy but keep.
-  const std::set<std::string> ours{
-      "slope", "to", "embed", "softmax_grad", "batch_norm_grad", "conv2d_input_grad", "conv2d_weight_grad"};
+  const std::set<std::string> ours{"slope",
+                                   "to",
+                                   "embed",
+                                   "softmax_grad",
+                                   "max_pool2d_grad",
+                                   "batch_norm_grad",
+                                   "conv2d_input_grad",
+                                   "conv2d_weight_grad"};
   for (size_t k = 0; k < kOps; ++k) {
     const std::string op(info(static_cast<OpId>(k)).name);
     CAPTURE(op);

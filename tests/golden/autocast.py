@@ -61,6 +61,7 @@ OTHERS = {
     "cross_entropy_probabilities": ((SQUARE,) * 2, F.cross_entropy),
     "binary_cross_entropy": ((SQUARE,) * 2, F.binary_cross_entropy),
     "binary_cross_entropy_with_logits": ((SQUARE,) * 2, F.binary_cross_entropy_with_logits),
+    "max_pool2d": (((1, 1, 3, 3),), lambda x: F.max_pool2d(x, 2)),
 }
 
 

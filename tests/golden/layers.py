@@ -1,4 +1,4 @@
-"""Conv2d, BatchNorm1d, BatchNorm2d, MSE and initial bounds."""
+"""Conv2d, MaxPool2d, BatchNorm1d, BatchNorm2d, MSE and initial bounds."""
 
 import functools
 import itertools
@@ -6,7 +6,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from store import COMPARED, draws, name_of, record, save
+from store import COMPARED, draws, halves, name_of, record, save
 
 
 def make_conv2d(folder):
@@ -87,6 +87,38 @@ def make_batch_norm(folder):
         found |= {key: torch.stack(values) for key, values in steps.items()} | {"grad_x": x.grad}
         tensors |= {f"{case}.{name_of(dtype)}.{key}": value for key, value in found.items()}
     save(folder / "batch_norm.safetensors", tensors, cases=cases)
+
+
+def make_max_pool2d(folder):
+    """CASE.geometry is [kernel 2, stride 2, padding 2, dilation 2, ceil_mode]."""
+    nan = halves("max_pool2d.nan", (1, 2, 6, 6))[0]
+    nan[0, 0, 1, 1] = nan[0, 0, 1, 2] = nan[0, 1, 4, 3] = nan[0, 1, 4, 4] = math.nan
+    infinite = halves("max_pool2d.infinite", (1, 1, 6, 6))[0]
+    infinite[0, 0, :4, :4] = -math.inf
+    #        input        kernel  stride  padding dilation ceil_mode
+    cases = {
+        "plain": ((2, 3, 6, 8), (2, 2), (2, 2), (0, 0), (1, 1), False),
+        "overlapping": ((2, 2, 7, 6), (3, 3), (1, 1), (0, 0), (1, 1), False),
+        "padded": ((2, 2, 7, 6), (3, 3), (2, 2), (1, 1), (1, 1), False),
+        "gaps": ((1, 2, 7, 8), (1, 2), (3, 3), (0, 0), (1, 1), False),
+        "oblong": ((1, 3, 7, 9), (2, 4), (2, 1), (1, 2), (1, 1), False),
+        "dilated": ((1, 2, 8, 9), (3, 2), (1, 2), (1, 0), (2, 3), False),
+        "ceil": ((2, 2, 6, 8), (3, 3), (2, 2), (0, 0), (1, 1), True),
+        "ceil_padded": ((1, 2, 5, 6), (2, 3), (3, 2), (1, 1), (1, 1), True),
+        "ceil_none_begins_outside": ((1, 1, 4, 5), (2, 2), (3, 4), (1, 1), (1, 1), True),
+        "everything": ((2, 2, 9, 11), (3, 2), (2, 3), (1, 1), (2, 3), True),
+        "ties": (halves("max_pool2d.ties", (2, 2, 6, 6))[0], (3, 3), (1, 1), (1, 1), (1, 1), False),
+        "nan": (nan, (3, 3), (1, 1), (1, 1), (1, 1), False),
+        "infinite": (infinite, (2, 2), (1, 1), (1, 1), (1, 1), False),
+        "large_window": ((1, 1, 20, 19), (17, 16), (2, 1), (0, 0), (1, 1), False),
+    }
+    tensors = {}
+    for case, (x, kernel, stride, padding, dilation, ceil_mode) in cases.items():
+        inputs = draws("max_pool2d" + case, x) if isinstance(x, tuple) else [x]
+        record(tensors, case, functools.partial(F.max_pool2d, kernel_size=kernel, stride=stride, padding=padding,
+                                                dilation=dilation, ceil_mode=ceil_mode), inputs,
+               geometry=[*kernel, *stride, *padding, *dilation, ceil_mode])
+    save(folder / "max_pool2d.safetensors", tensors)
 
 
 def make_mse(folder):

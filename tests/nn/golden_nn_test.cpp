@@ -50,6 +50,27 @@ TEST_CASE("golden: Conv2d with padding \"same\"") {
   CHECK(cases == 4);
 }
 
+TEST_CASE("golden: max_pool2d and its gradients, in both layouts") {
+  const Golden golden("max_pool2d");
+  const std::string end = ".geometry";
+  int cases = 0;
+  for (const std::string& key : golden.keys()) {
+    if (!key.ends_with(end)) continue;
+    const auto g = golden.tensor(key).to_vector<int64_t>();
+    for (const MemoryFormat format : {contiguous_format, channels_last}) {
+      check_case(golden, key.substr(0, key.size() - end.size()), [&](const Tensors& x) {
+        return max_pool2d(x[0].to(format), {g[0], g[1]},
+                          {.stride = Size2(g[2], g[3]),
+                           .padding = {g[4], g[5]},
+                           .dilation = {g[6], g[7]},
+                           .ceil_mode = g[8] != 0});
+      });
+    }
+    ++cases;
+  }
+  CHECK(cases == 14);
+}
+
 TEST_CASE("golden: mse_loss and its gradients") {
   const Golden golden("mse");
   const std::map<std::string, LossReduction> reductions{

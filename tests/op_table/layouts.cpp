@@ -79,7 +79,8 @@ const std::vector<Hole>& holes() {
     };
     add("needs dimensions", {"0-d"},
         {"slice", "embed", "matmul", "linear", "conv2d", "conv2d_input_grad", "conv2d_weight_grad",
-         "batch_norm", "batch_norm_grad", "batch_norm_relu", "conv1x1_stats"});
+         "max_pool2d", "max_pool2d_grad", "batch_norm", "batch_norm_grad", "batch_norm_relu",
+         "conv1x1_stats"});
     add("throws where its strides need a copy", {"transposed", "expanded"}, {"view"});
     add("refused, as in PyTorch", {"bool"},
         {"sub",          "neg",       "abs",   "relu",      "log_sigmoid", "softsign", "fmod",
@@ -91,9 +92,10 @@ const std::vector<Hole>& holes() {
     add("a gradient, or what needs fractions", {"int64", "int32", "uint8"},
         {"slope", "mean", "var", "std", "norm"});
     add("a layer or a loss of floating values", {"int64", "int32", "uint8", "bool"},
-        {"conv2d", "conv2d_input_grad", "conv2d_weight_grad", "batch_norm", "batch_norm_grad",
-         "batch_norm_relu", "conv1x1_stats", "softmax", "log_softmax", "softmax_grad", "mse_loss", "l1_loss",
-         "nll_loss", "cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits"});
+        {"conv2d", "conv2d_input_grad", "conv2d_weight_grad", "max_pool2d", "max_pool2d_grad", "batch_norm",
+         "batch_norm_grad", "batch_norm_relu", "conv1x1_stats", "softmax", "log_softmax", "softmax_grad",
+         "mse_loss", "l1_loss", "nll_loss", "cross_entropy", "binary_cross_entropy",
+         "binary_cross_entropy_with_logits"});
     return list;
   }();
   return all;

@@ -1,0 +1,59 @@
+// The networks that are timed, with the names of torch_workloads.py, so that weights travel between the two.
+#pragma once
+
+#include "mezzo.h"
+
+namespace mezzo::nets {
+
+/// y = relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)), 3x3 convolutions; He et al., "Deep residual
+/// learning for image recognition" (2015).
+struct BasicBlock : nn::Module {
+  nn::Conv2d conv1, conv2;
+  nn::BatchNorm2d bn1, bn2;
+  nn::Sequential shortcut;
+
+  BasicBlock(int64_t in, int64_t out, int64_t stride)
+      : conv1(add("conv1", nn::Conv2d(in, out, 3, {.stride = stride, .padding = 1, .bias = false}))),
+        conv2(add("conv2", nn::Conv2d(out, out, 3, {.padding = 1, .bias = false}))),
+        bn1(add("bn1", nn::BatchNorm2d(out))),
+        bn2(add("bn2", nn::BatchNorm2d(out))) {
+    if (stride != 1 || in != out)
+      shortcut =
+          nn::Sequential(nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out));
+    add("short", shortcut);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = relu(bn1(conv1(x)));
+    return relu(bn2(conv2(y)) + shortcut(x));
+  }
+};
+
+/// ResNet-18 for images of 32 x 32: a 3x3 stem without pooling, 10 classes.
+struct ResNet18 : nn::Module {
+  nn::Conv2d conv = add("conv", nn::Conv2d(3, 64, 3, {.padding = 1, .bias = false}));
+  nn::BatchNorm2d bn = add("bn", nn::BatchNorm2d(64));
+  nn::Sequential blocks =
+      add("blocks", nn::Sequential(BasicBlock(64, 64, 1), BasicBlock(64, 64, 1), BasicBlock(64, 128, 2),
+                                   BasicBlock(128, 128, 1), BasicBlock(128, 256, 2), BasicBlock(256, 256, 1),
+                                   BasicBlock(256, 512, 2), BasicBlock(512, 512, 1)));
+  nn::Linear fc = add("fc", nn::Linear(512, 10));
+
+  Tensor forward(const Tensor& x) override { return fc(blocks(relu(bn(conv(x)))).mean({2, 3})); }
+};
+
+/// Two convolutions and two linear layers for digits of 28 x 28.
+struct LeNet : nn::Module {
+  nn::Sequential features =
+      add("features", nn::Sequential(nn::Conv2d(1, 32, 3, {.padding = 1}), nn::ReLU(), nn::MaxPool2d(2),
+                                     nn::Conv2d(32, 64, 3, {.padding = 1}), nn::ReLU(), nn::MaxPool2d(2)));
+  nn::Sequential classifier =
+      add("classifier", nn::Sequential(nn::Linear(64 * 7 * 7, 128), nn::ReLU(), nn::Linear(128, 10)));
+
+  Tensor forward(const Tensor& x) override { return classifier(features(x).flatten(1)); }
+};
+
+inline nn::Sequential mlp() {
+  return nn::Sequential(nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 10));
+}
+
+}  // namespace mezzo::nets
