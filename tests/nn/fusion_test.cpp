@@ -315,6 +315,18 @@ TEST_CASE("fusion: under autocast, products in 16 bits and statistics in float32
   }
 }
 
+TEST_CASE("fusion: autocast casts the product's operands, not the normalisation's") {
+  const amp::Autocast autocast(test_device(), bfloat16);
+  const Tensor x = uniform({1, 2, 3, 3}), weight = uniform({4, 2, 1, 1}), channel = uniform({2});
+  const auto [y, mean, var] = conv1x1_stats(x, weight, {}, channel, channel + 1);
+  CHECK(y.dtype() == bfloat16);
+  CHECK(mean.dtype() == float32);
+  CHECK(var.dtype() == float32);
+  const amp::Autocast off(test_device(), bfloat16, false);
+  const Tensor expected = conv1x1_stats(x.to(bfloat16), weight.to(bfloat16), {}, channel, channel + 1)[0];
+  CHECK(close(y, expected, 0));  // with the statistics in float32
+}
+
 TEST_CASE("fusion: what is kept for backward is the convolutions' results") {
   const auto kept = [](bool fused) {
     const Fusing fusing(fused);
