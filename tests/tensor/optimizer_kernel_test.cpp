@@ -17,17 +17,36 @@ Kernels table(bool reference) {
   return kernels;
 }
 
-/// What the kernel is told at step t.
-AdamArgs adam_args(double lr, int t, double weight_decay = 0, bool decoupled = false) {
-  const double beta1 = 0.9, beta2 = 0.999;
-  return {.beta1 = beta1,
-          .beta2 = beta2,
+constexpr double kBeta1 = 0.9, kBeta2 = 0.999;
+
+/// What the kernel is told.
+AdamArgs adam_args(double lr, double weight_decay = 0, bool decoupled = false) {
+  return {.beta1 = kBeta1,
+          .beta2 = kBeta2,
           .eps = 1e-8,
           .weight_decay = decoupled ? 0 : weight_decay,
-          .step_size = lr / (1 - std::pow(beta1, t)),
-          .bias2_sqrt = std::sqrt(1 - std::pow(beta2, t)),
           .decay = decoupled ? 1 - lr * weight_decay : 1,
           .maximize = false};
+}
+
+/// One parameter's tensors, at step t.
+AdamTensors adam_tensors(double lr, int t, Elements& param, Elements& grad, Elements& first, Elements& second,
+                         const View& most = {}) {
+  return {.param = param.view(),
+          .grad = grad.view(),
+          .exp_avg = first.view(),
+          .exp_avg_sq = second.view(),
+          .max_exp_avg_sq = most,
+          .step_size = lr / (1 - std::pow(kBeta1, t)),
+          .bias2_sqrt = std::sqrt(1 - std::pow(kBeta2, t))};
+}
+
+/// The kernels for one parameter.
+void adam(const Kernels& kernels, const AdamTensors& tensors, const AdamArgs& args) {
+  kernels.adam({&tensors, 1}, args);
+}
+void sgd(const Kernels& kernels, const SgdTensors& tensors, const SgdArgs& args) {
+  kernels.sgd({&tensors, 1}, args);
 }
 
 constexpr double kGrads[3][2] = {{.1, -.2}, {.3, 0}, {-.5, 1e-10}};
@@ -71,22 +90,20 @@ TEST_CASE("adam gives PyTorch's numbers") {
   for (bool reference : {false, true}) {
     for (DType dtype : {float32, float64}) {
       for (bool maximize : {false, true}) {
-        for (const AdamCase& adam : kAdamCases) {
+        for (const AdamCase& c : kAdamCases) {
           CAPTURE(reference);
           CAPTURE(name_of(dtype));
-          CAPTURE(adam.name);
+          CAPTURE(c.name);
           Elements p(dtype, {2}), g(dtype, {2}), m(dtype, {2}), v(dtype, {2}), most(dtype, {2});
           p.fill({1, -2});
           for (int t = 1; t <= 3; ++t) {
             g.fill([&](int64_t i) { return maximize ? -kGrads[t - 1][i] : kGrads[t - 1][i]; });
-            AdamArgs args = adam_args(.1, t, adam.weight_decay, adam.decoupled);
+            AdamArgs args = adam_args(.1, c.weight_decay, c.decoupled);
             args.maximize = maximize;
-            table(reference).adam(
-                {p.view(), g.view(), m.view(), v.view(), adam.amsgrad ? most.view() : View{}}, args);
-            for (int64_t i = 0; i < 2; ++i)
-              CHECK(p[i] == doctest::Approx(adam.after[t - 1][i]).epsilon(3e-7));
+            adam(table(reference), adam_tensors(.1, t, p, g, m, v, c.amsgrad ? most.view() : View{}), args);
+            for (int64_t i = 0; i < 2; ++i) CHECK(p[i] == doctest::Approx(c.after[t - 1][i]).epsilon(3e-7));
           }
-          if (adam.weight_decay == 0) {
+          if (c.weight_decay == 0) {
             CHECK(m[0] == doctest::Approx(-.0149).epsilon(1e-5));
             CHECK(m[1] == doctest::Approx(-.0162).epsilon(1e-5));
             CHECK(v[0] == doctest::Approx(3.4989e-4).epsilon(1e-5));
@@ -102,7 +119,7 @@ TEST_CASE("adam adds eps after the bias correction") {
   for (bool reference : {false, true}) {
     Elements p(float32, {2}), g(float32, {2}), m(float32, {2}), v(float32, {2});
     g.fill({1e-8, 1e-12});
-    table(reference).adam({p.view(), g.view(), m.view(), v.view(), {}}, adam_args(.1, 1));
+    adam(table(reference), adam_tensors(.1, 1, p, g, m, v), adam_args(.1));
     CHECK(p[0] == doctest::Approx(-0.05).epsilon(1e-5));
     CHECK(p[1] == doctest::Approx(-9.999e-6).epsilon(1e-4));
   }
@@ -112,8 +129,70 @@ TEST_CASE("a zero gradient of a float16 parameter leaves it alone") {
   for (bool reference : {false, true}) {
     Elements p(float16, {1}), g(float16, {1}), m(float32, {1}), v(float32, {1});
     p.set(0, 1);
-    table(reference).adam({p.view(), g.view(), m.view(), v.view(), {}}, adam_args(.1, 1));
+    adam(table(reference), adam_tensors(.1, 1, p, g, m, v), adam_args(.1));
     CHECK(p[0] == 1);  // not 0 / 0, as it would be with eps in float16
+  }
+}
+
+TEST_CASE("without weight decay an infinite parameter stays out of its gradient, as in PyTorch") {
+  for (bool reference : {false, true}) {
+    CAPTURE(reference);
+    Elements p(float32, {2}), g(float32, {2}), m(float32, {2}), v(float32, {2});
+    p.fill({INFINITY, 1});
+    g.fill({2, 2});
+    adam(table(reference), adam_tensors(.1, 1, p, g, m, v), adam_args(.1));
+    CHECK(p[0] == INFINITY);
+    CHECK(m[0] == m[1]);
+    CHECK(v[0] == v[1]);
+    Elements buffer(float32, {2});
+    sgd(table(reference), {p.view(), g.view(), buffer.view(), true},
+        {.lr = .1, .momentum = .9, .dampening = 0, .weight_decay = 0, .nesterov = false, .maximize = false});
+    CHECK(p[0] == INFINITY);
+    CHECK(buffer[0] == 2);
+  }
+}
+
+TEST_CASE("many parameters in one call: as one after the other") {
+  const unsigned seed = test_seed();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  struct Parameter {
+    Elements param, grad, first, second;
+  };
+  // Together more than a thread's share, cut inside the large ones; many that are smaller than a run.
+  std::vector<Parameter> together;
+  for (const Shape& shape :
+       {Shape{}, Shape{0}, Shape{3}, Shape{513}, Shape{300, 400}, Shape{7}, Shape{70, 1000}}) {
+    for (DType dtype : {float32, float64, bfloat16}) {
+      const DType state = dtype == float64 ? float64 : float32;
+      together.push_back(
+          {Elements(dtype, shape), Elements(dtype, shape), Elements(state, shape), Elements(state, shape)});
+      Parameter& x = together.back();
+      for (Elements* values : {&x.param, &x.grad, &x.first}) values->randomize(random);
+      x.second.fill([&](int64_t) { return 0.1 + static_cast<double>(random() % 1000) / 500; });
+    }
+  }
+  std::vector<Parameter> apart = together;
+  const AdamArgs adam_options = adam_args(0.01, 0.1);
+  const SgdArgs sgd_options{
+      .lr = .1, .momentum = .9, .dampening = 0, .weight_decay = .1, .nesterov = true, .maximize = false};
+  std::vector<AdamTensors> all_adam;
+  std::vector<SgdTensors> all_sgd;
+  for (size_t i = 0; i < together.size(); ++i) {  // each at a step of its own
+    Parameter &x = together[i], &y = apart[i];
+    const int t = static_cast<int>(i) + 1;
+    all_adam.push_back(adam_tensors(.01, t, x.param, x.grad, x.first, x.second));
+    all_sgd.push_back({x.param.view(), x.grad.view(), x.first.view(), i % 2 == 0});
+    adam(table(false), adam_tensors(.01, t, y.param, y.grad, y.first, y.second), adam_options);
+    sgd(table(false), {y.param.view(), y.grad.view(), y.first.view(), i % 2 == 0}, sgd_options);
+  }
+  table(false).adam(all_adam, adam_options);
+  table(false).sgd(all_sgd, sgd_options);
+  for (size_t i = 0; i < together.size(); ++i) {
+    CAPTURE(i);
+    CHECK(together[i].param.same_bits(apart[i].param));
+    CHECK(together[i].first.same_bits(apart[i].first));
+    CHECK(together[i].second.same_bits(apart[i].second));
   }
 }
 
@@ -121,23 +200,22 @@ TEST_CASE("sgd gives PyTorch's numbers") {
   for (bool reference : {false, true}) {
     for (DType dtype : {float32, float64}) {
       for (bool maximize : {false, true}) {
-        for (const SgdCase& sgd : kSgdCases) {
+        for (const SgdCase& c : kSgdCases) {
           CAPTURE(reference);
           CAPTURE(name_of(dtype));
-          CAPTURE(sgd.name);
+          CAPTURE(c.name);
           Elements p(dtype, {2}), g(dtype, {2}), buffer(dtype, {2});
           p.fill({1, -2});
           for (int t = 1; t <= 3; ++t) {
             g.fill([&](int64_t i) { return maximize ? -kGrads[t - 1][i] : kGrads[t - 1][i]; });
-            table(reference).sgd({p.view(), g.view(), sgd.momentum != 0 ? buffer.view() : View{}},
-                                 {.lr = .1,
-                                  .momentum = sgd.momentum,
-                                  .dampening = sgd.dampening,
-                                  .weight_decay = sgd.weight_decay,
-                                  .nesterov = sgd.nesterov,
-                                  .maximize = maximize,
-                                  .first = t == 1});
-            for (int64_t i = 0; i < 2; ++i) CHECK(p[i] == doctest::Approx(sgd.after[t - 1][i]).epsilon(3e-7));
+            sgd(table(reference), {p.view(), g.view(), c.momentum != 0 ? buffer.view() : View{}, t == 1},
+                {.lr = .1,
+                 .momentum = c.momentum,
+                 .dampening = c.dampening,
+                 .weight_decay = c.weight_decay,
+                 .nesterov = c.nesterov,
+                 .maximize = maximize});
+            for (int64_t i = 0; i < 2; ++i) CHECK(p[i] == doctest::Approx(c.after[t - 1][i]).epsilon(3e-7));
           }
         }
       }
@@ -168,20 +246,18 @@ TEST_CASE("optimizers on the CPU agree with the naive loops") {
         most.fill([&](int64_t) { return 0.1 + static_cast<double>(random() % 1000) / 500; });
         for (bool option : {false, true}) {  // amsgrad, and momentum
           Elements p2 = p, m2 = m, v2 = v, most2 = most, gradient = g;
-          const AdamArgs adam = adam_args(0.01, 5, 0.1);
-          const SgdArgs sgd{.lr = .01,
-                            .momentum = .9,
-                            .dampening = .1,
-                            .weight_decay = .1,
-                            .nesterov = option,
-                            .maximize = option,
-                            .first = false};
+          const SgdArgs sgd_args{.lr = .01,
+                                 .momentum = .9,
+                                 .dampening = .1,
+                                 .weight_decay = .1,
+                                 .nesterov = option,
+                                 .maximize = option};
           const auto step = [&](bool reference, Elements& param, Elements& first, Elements& second,
                                 Elements& third) {
             const Kernels kernels = table(reference);
-            kernels.adam(
-                {param.view(), g.view(), first.view(), second.view(), option ? third.view() : View{}}, adam);
-            kernels.sgd({param.view(), g.view(), option ? first.view() : View{}}, sgd);
+            adam(kernels, adam_tensors(0.01, 5, param, g, first, second, option ? third.view() : View{}),
+                 adam_args(0.01, 0.1));
+            sgd(kernels, {param.view(), g.view(), option ? first.view() : View{}, false}, sgd_args);
           };
           step(false, p, m, v, most);
           step(true, p2, m2, v2, most2);
@@ -191,7 +267,7 @@ TEST_CASE("optimizers on the CPU agree with the naive loops") {
             // Adam's parameter may be rounded to one side here and to the other there; SGD's buffer reads it.
             const double rounding = 2 * epsilon(dtype) * std::abs(p2[i]);
             REQUIRE(near(p[i], p2[i], rounding + error));
-            REQUIRE(near(m[i], m2[i], sgd.weight_decay * rounding + error));
+            REQUIRE(near(m[i], m2[i], sgd_args.weight_decay * rounding + error));
             REQUIRE(near(v[i], v2[i], error));
             REQUIRE(near(most[i], most2[i], error));
           }
@@ -322,19 +398,19 @@ TEST_CASE("adam and sgd with a loss scale: as unscaling first") {
           std::vector<Elements> g2 = g;
           const auto step = [&](Elements& param, std::vector<Elements>& grad, Elements& first,
                                 Elements& second, const View& loss_scale) {
-            AdamArgs adam = adam_args(0.01, 5, 0.1);
-            adam.loss_scale = loss_scale;
+            AdamArgs args = adam_args(0.01, 0.1);
+            args.loss_scale = loss_scale;
             if (use_adam)
-              table(reference).adam({param.view(), grad[0].view(), first.view(), second.view(), {}}, adam);
+              adam(table(reference), adam_tensors(0.01, 5, param, grad[0], first, second), args);
             else
-              table(reference).sgd({param.view(), grad[0].view(), first.view()}, {.lr = .1,
-                                                                                  .momentum = .9,
-                                                                                  .dampening = 0,
-                                                                                  .weight_decay = .1,
-                                                                                  .nesterov = false,
-                                                                                  .maximize = true,
-                                                                                  .first = false,
-                                                                                  .loss_scale = loss_scale});
+              sgd(table(reference), {param.view(), grad[0].view(), first.view(), false},
+                  {.lr = .1,
+                   .momentum = .9,
+                   .dampening = 0,
+                   .weight_decay = .1,
+                   .nesterov = false,
+                   .maximize = true,
+                   .loss_scale = loss_scale});
           };
           step(p, g, m, v, scale.view());
           unscale(reference, g2, 1024, true);
