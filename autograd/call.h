@@ -1,8 +1,9 @@
 // The path that every op takes: check, forward, and, while recording, a Node that holds what the op saves.
 //
 // An op is a struct. Its members are the call's options; its functions are
-//   void check(Inputs in) const                   throws before anything is touched; may be left out
-//   Tensor forward(Inputs in, Saver& save)        computes; save(x) keeps x for backward
+//   void check(Inputs in) const                   throws before anything is touched; may be left out. What it
+//                                                 returns, if anything, forward gets as a third argument
+//   Tensor forward(Inputs in, Saver& save) const  computes; save(x) keeps x for backward
 //   Tensors backward(Node& node, Inputs g) const  gradients of the inputs from those of the outputs:
 //   node.saved(i) is
 //                                                 what was saved, node.needs(i) whether anybody wants
@@ -111,25 +112,24 @@ void connect(Node& node, Inputs inputs);
 /// Where forward returned one of its inputs: the same elements under a handle that can have a history of its
 /// own.
 void separate(Tensor& output, Inputs inputs);
-/// Makes `output` output `index` of `node`.
-void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index);
+/// Makes `output` the next output of `node`.
+void attach(const std::shared_ptr<Node>& node, const Tensor& output);
 
-/// Runs an op on inputs that are cast by now. Returns what its forward returns.
-template <class Op>
-auto run_op(const Op& op, Inputs inputs) {
-  if constexpr (requires { op.check(inputs); }) op.check(inputs);
-
+/// Runs an op on checked inputs; `checked` is what its check returned, if it did. Returns what its forward
+/// returns.
+template <class Op, class... Checked>
+auto run_checked(const Op& op, Inputs inputs, const Checked&... checked) {
   std::shared_ptr<Node> node;
   if constexpr (order_of<Op>() != Order::NoGrad) {
     if (wants_record(inputs)) {
-      node = std::make_shared<std::conditional_t<in_table<Op>, OpNode<Op>, CustomOpNode<Op>>>(op);
+      node = make_pooled<std::conditional_t<in_table<Op>, OpNode<Op>, CustomOpNode<Op>>>(op);
       connect(*node, inputs);
     }
   }
   Saver save(node.get());
   auto result = [&] {
     NoGradGuard guard;  // ops that forward is composed of leave no nodes of their own
-    return op.forward(inputs, save);
+    return op.forward(inputs, save, checked...);
   }();
   if (!node) return result;
 
@@ -138,12 +138,25 @@ auto run_op(const Op& op, Inputs inputs) {
     outputs = {&result, 1};
   else
     outputs = result;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    separate(outputs[i], inputs);
-    attach(node, outputs[i], static_cast<int>(i));
+  for (Tensor& output : outputs) {
+    separate(output, inputs);
+    attach(node, output);
   }
   save.finish(outputs);
   return result;
+}
+
+/// Runs an op on inputs that are cast by now.
+template <class Op>
+auto run_op(const Op& op, Inputs inputs) {
+  if constexpr (!requires { op.check(inputs); }) {
+    return run_checked(op, inputs);
+  } else if constexpr (std::is_void_v<decltype(op.check(inputs))>) {
+    op.check(inputs);
+    return run_checked(op, inputs);
+  } else {
+    return run_checked(op, inputs, op.check(inputs));
+  }
 }
 
 /// Runs an op, its inputs cast first if a hook is set. What the op is made of is not cast again, but for a
@@ -151,7 +164,7 @@ auto run_op(const Op& op, Inputs inputs) {
 template <class Op>
 auto call(Op op, Inputs inputs) {
   check_inputs(name_of<Op>(), inputs);
-  const std::shared_ptr<const CastHook> hook = cast_hook();
+  const CastHook* const hook = cast_hook().get();  // kept by the guard that set it
   if (!hook) return run_op(op, inputs);
   if constexpr (in_table<Op> || requires { Op::cast_inputs; }) {
     const Tensors cast = [&] {

@@ -1,11 +1,11 @@
-// The engine. Nodes carry the order in which their ops ran; backward pops the highest number first from a
-// heap. That is the tape read from its end: when a node comes up, everything that reads its outputs has run,
-// so its gradient is complete. There is no recursion, no visited set and no sort.
+// The engine. Nodes carry the order in which their ops ran; backward takes the highest number first of those
+// that have got a gradient. That is the tape read from its end: when a node comes up, everything that reads
+// its outputs has run, so its gradient is complete. There is no recursion and no visited set.
 #include "autograd/engine.h"
 
 #include <algorithm>
-#include <queue>
-#include <unordered_map>
+#include <functional>
+#include <map>
 
 #include "autograd/call.h"
 #include "autograd/ops.h"
@@ -113,17 +113,16 @@ class Engine {
   void run(Inputs outputs, Inputs gradients) {
     into_leaves_ = captures_.empty();
     if (into_leaves_) lowest_ = 0;
-    std::vector<Tensor> starts;
+    Tensors starts;
     for (size_t i = 0; i < outputs.size(); ++i) {
       starts.push_back(start_gradient(op_, outputs[i], i < gradients.size() ? gradients[i] : Tensor()));
     }
     const GradModeGuard mode(options_.create_graph);
     const CastHookGuard masked(nullptr);  // an op's backward runs in the dtypes of its forward
     for (size_t i = 0; i < outputs.size(); ++i) deliver(edge_to(outputs[i]), std::move(starts[i]));
-    while (!queue_.empty()) {
-      const std::shared_ptr<Node> node = queue_.top();
-      queue_.pop();
-      run_node(*node);
+    while (!pending_.empty()) {
+      auto next = pending_.extract(pending_.begin());
+      run_node(*next.mapped().node, next.mapped().gradients);
     }
     for (Capture& capture : captures_) {
       if (capture.edge.leaf.defined()) finish_leaf(capture);
@@ -139,16 +138,13 @@ class Engine {
     Edge edge;
     Tensor gradient;
   };
-  struct RanEarlier {
-    bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const {
-      return a->sequence < b->sequence;
-    }
+  /// A node that has got gradients of its outputs.
+  struct Pending {
+    std::shared_ptr<Node> node;
+    Tensors gradients;
   };
 
-  void run_node(Node& node) {
-    const auto entry = pending_.find(&node);
-    Tensors grads = std::move(entry->second);
-    pending_.erase(entry);
+  void run_node(Node& node, Tensors& grads) {
     for (size_t i = 0; i < grads.size(); ++i) {
       run_hooks(node.outputs[i].hooks, node.name(), grads[i]);
       const auto keeper = node.outputs[i].retains.lock();
@@ -188,12 +184,9 @@ class Engine {
   void deliver(const Edge& edge, Tensor gradient) {
     if (edge.node) {
       if (edge.node->sequence < lowest_) return;
-      Tensors& slots = pending_[edge.node.get()];
-      if (slots.empty()) {
-        slots.resize(edge.node->outputs.size());
-        queue_.push(edge.node);
-      }
-      accumulate(slots[static_cast<size_t>(edge.index)], std::move(gradient));
+      Pending& pending = pending_[edge.node->sequence];
+      if (!pending.node) pending = {edge.node, Tensors(edge.node->outputs.size())};
+      accumulate(pending.gradients[static_cast<size_t>(edge.index)], std::move(gradient));
     } else if (edge.leaf.defined()) {
       if (Capture* const wanted = find(edge))
         accumulate(wanted->gradient, std::move(gradient));
@@ -223,8 +216,8 @@ class Engine {
   std::vector<Capture> captures_;
   bool into_leaves_ = true;       ///< nothing was asked for: leaves get their gradients
   uint64_t lowest_ = UINT64_MAX;  ///< nodes before this one lead to nothing that was asked for
-  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, RanEarlier> queue_;
-  std::unordered_map<const Node*, Tensors> pending_;
+  /// By sequence, the highest first.
+  std::map<uint64_t, Pending, std::greater<>, PoolAllocator<std::pair<const uint64_t, Pending>>> pending_;
 };
 
 }  // namespace

@@ -53,7 +53,7 @@ Tensor& change(std::string_view name, Tensor& x, const T&... operand) {
   std::shared_ptr<Node> node;
   Tensors operands(in.begin(), in.end());
   if (wants_record(in)) {
-    node = std::make_shared<OpNode<Op>>(Op{});
+    node = make_pooled<OpNode<Op>>(Op{});
     connect(*node, in);
     if (Op::wanted_reads(*node) & pointwise::first) operands[0] = before_change(x);
   }
@@ -63,7 +63,7 @@ Tensor& change(std::string_view name, Tensor& x, const T&... operand) {
   if (node) {
     Op{}.save_for_backward(operands, x, save);
     x.impl()->storage->bump_rebases();
-    attach(node, x, 0);
+    attach(node, x);
     save.finish({&x, 1});
   }
   return x;
@@ -176,10 +176,10 @@ Tensor& Tensor::copy_(const Tensor& from) {
   kernels(device()).copy(view_of_memory(), source.view_of_memory());
   bump_version();
   if (recorded) {
-    const auto node = std::make_shared<OpNode<CopyInPlace>>(CopyInPlace{});
+    const auto node = make_pooled<OpNode<CopyInPlace>>(CopyInPlace{});
     connect(*node, in);
     impl_->storage->bump_rebases();
-    attach(node, *this, 0);
+    attach(node, *this);
   }
   return *this;
 }

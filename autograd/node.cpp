@@ -12,14 +12,21 @@ namespace {
 
 std::atomic<uint64_t> next_sequence{1};
 
-/// What a dying node owned. Owning it can be owning a chain of a million nodes, so it is not freed where the
-/// node dies (that would recurse) but by the outermost dying node, in a loop.
+/// What a dying node owned, which may be a chain of a million nodes.
 struct Remains {
-  std::vector<Edge> edges;
-  std::vector<SavedTensor> saved;
-  std::vector<OutputInfo> outputs;  // their hooks may hold tensors
+  PooledVector<Edge> edges;
+  PooledVector<SavedTensor> saved;
+  PooledVector<OutputInfo> outputs;  // their hooks may hold tensors
 };
-thread_local std::vector<Remains>* collecting = nullptr;
+
+/// Nodes that die now, each owned by the one before. A node frees what it owned at once, which recurses; one
+/// that dies too deep leaves it to the outermost, which goes on in a loop.
+struct Dying {
+  static constexpr int kMostDeep = 64;
+  int depth = 0;
+  PooledVector<Remains>* left = nullptr;
+};
+constinit thread_local Dying dying;
 
 /// The node behind results of an op that can be differentiated once.
 class RefusingNode final : public Node {
@@ -57,21 +64,21 @@ SavedTensor::SavedTensor(const Tensor& tensor, int output_index) : output_index_
   version_ = tensor.version();
 }
 
-Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner) const {
+Tensor SavedTensor::unpack(const Node& owner) const {
   if (!data_.defined()) return {};
   if (data_.impl()->storage != storage_) {
-    fail(owner->name(), "a tensor saved for backward was given other data since", {{"saved", data_}},
+    fail(owner.name(), "a tensor saved for backward was given other data since", {{"saved", data_}},
          "convert or move a module before forward, or after backward");
   }
   if (data_.version() != version_) {
-    fail(owner->name(),
+    fail(owner.name(),
          text("a tensor saved for backward was changed in place: it is at version ", data_.version(),
               " but was saved at version ", version_),
          {{"saved", data_}}, "change a copy, or change it after backward");
   }
   if (output_index_ < 0 || !grad_enabled()) return data_;
   Tensor output = without_history(data_);
-  output.impl()->grad_fn = owner;
+  output.impl()->grad_fn = std::const_pointer_cast<Node>(owner.shared_from_this());
   output.impl()->output_index = output_index_;
   return output;
 }
@@ -79,19 +86,20 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner) const {
 Node::Node() : sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)) {}
 
 Node::~Node() {
-  if (edges.empty() && saved_.empty()) return;
-  if (collecting) {
-    collecting->push_back({std::move(edges), std::move(saved_), std::move(outputs)});
+  if (dying.depth == Dying::kMostDeep) {
+    dying.left->push_back({std::move(edges), std::move(saved_), std::move(outputs)});
     return;
   }
-  std::vector<Remains> pending;
-  collecting = &pending;
-  pending.push_back({std::move(edges), std::move(saved_), std::move(outputs)});
-  while (!pending.empty()) {
-    const Remains next = std::move(pending.back());
-    pending.pop_back();
+  PooledVector<Remains> left;
+  if (dying.depth++ == 0) dying.left = &left;
+  edges.clear();
+  saved_.clear();
+  outputs.clear();
+  while (!left.empty()) {
+    const Remains next = std::move(left.back());
+    left.pop_back();
   }
-  collecting = nullptr;
+  --dying.depth;
 }
 
 void Node::release() {
@@ -100,9 +108,7 @@ void Node::release() {
   released_ = true;
 }
 
-Tensor Node::saved(size_t i) const {
-  return saved_[i].unpack(std::const_pointer_cast<Node>(shared_from_this()));
-}
+Tensor Node::saved(size_t i) const { return saved_[i].unpack(*this); }
 
 OutputInfo Node::input_info(size_t input) const {
   const Edge& edge = edges[input];
@@ -135,8 +141,9 @@ void check_inputs(std::string_view op, Inputs inputs) {
   const Tensor* first = nullptr;
   for (const Tensor& x : inputs) {
     if (!x.defined() || x.impl()->is_number) continue;
-    if (!first) first = &x;
-    if (x.device() != first->device()) {
+    if (!first) {
+      first = &x;
+    } else if (x.device() != first->device()) {
       fail(op, text("tensors are on ", to_string(first->device()), " and on ", to_string(x.device())),
            {{"one", *first}, {"other", x}}, "move them to one device with to(device)");
     }
@@ -145,7 +152,7 @@ void check_inputs(std::string_view op, Inputs inputs) {
 }
 
 void check_history(std::string_view op, const Tensor& x) {
-  if (grad_enabled() && x.impl()->is_view && x.impl()->rebases != x.impl()->storage->rebases()) {
+  if (x.impl()->is_view && grad_enabled() && x.impl()->rebases != x.impl()->storage->rebases()) {
     fail(
         op,
         "an input is a view of a tensor that was changed in place, in a recorded op, after the view was made",
@@ -164,25 +171,25 @@ void separate(Tensor& output, Inputs inputs) {
   }
 }
 
-void attach(const std::shared_ptr<Node>& node, const Tensor& output, int index) {
+void attach(const std::shared_ptr<Node>& node, const Tensor& output) {
   TensorImpl& impl = *output.impl();
-  if (static_cast<int>(node->outputs.size()) <= index) node->outputs.resize(static_cast<size_t>(index) + 1);
-  node->outputs[static_cast<size_t>(index)] = {impl.shape, impl.dtype, impl.storage->device()};
+  const auto index = static_cast<int>(node->outputs.size());
+  node->outputs.push_back({impl.shape, impl.dtype, impl.storage->device()});
   if (!is_floating(impl.dtype)) return;  // such an output carries no gradient
   if (impl.grad_fn) {  // changed in place: it keeps the new gradient; hooks saw the old value and stay there
     auto& before = impl.grad_fn->outputs[static_cast<size_t>(impl.output_index)].retains;
-    node->outputs[static_cast<size_t>(index)].retains = std::exchange(before, {});
+    node->outputs.back().retains = std::exchange(before, {});
   }
   impl.grad_fn = node;
   impl.output_index = index;
 }
 
 void refuse_second_derivative(std::string_view op, Tensors& results) {
-  const auto refusing = std::make_shared<RefusingNode>(op);
+  const auto refusing = make_pooled<RefusingNode>(op);
   for (Tensor& result : results) {
     if (!result.defined()) continue;
     result = without_history(result);
-    attach(refusing, result, static_cast<int>(refusing->outputs.size()));
+    attach(refusing, result);
   }
 }
 

@@ -6,13 +6,13 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <vector>
 
+#include "tensor/pool.h"
 #include "tensor/tensor.h"
 
 namespace mezzo {
 
-using Tensors = std::vector<Tensor>;
+using Tensors = PooledVector<Tensor>;
 
 /// Tensors that a function takes: a list, an array, or `{a, b}`.
 class Inputs : public std::span<const Tensor> {
@@ -48,7 +48,7 @@ class SavedTensor {
  public:
   SavedTensor(const Tensor& tensor, int output_index);
   /// The tensor as it was; throws Error if its memory has changed since.
-  Tensor unpack(const std::shared_ptr<Node>& owner) const;
+  Tensor unpack(const Node& owner) const;
 
  private:
   Tensor data_;
@@ -83,11 +83,11 @@ class Node : public std::enable_shared_from_this<Node> {
   bool released() const { return released_; }
 
   const uint64_t sequence;  ///< order of execution in this process: backward runs the highest first
-  std::vector<Edge> edges;
-  std::vector<OutputInfo> outputs;
+  PooledVector<Edge> edges;
+  PooledVector<OutputInfo> outputs;
 
  private:
-  std::vector<SavedTensor> saved_;
+  PooledVector<SavedTensor> saved_;
   bool released_ = false;
 };
 

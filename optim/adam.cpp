@@ -42,9 +42,27 @@ void Adam::step(const LossScale& loss_scale) {
   for_gradients(groups_, [&](size_t i, const Tensor& parameter, const AdamOptions& options) {
     allocate(states_[i], parameter, options);
   });
-  for_gradients(groups_, [&](size_t i, const Tensor& parameter, const AdamOptions& options) {
-    update(parameter, states_[i], options, loss_scale.scale_on(parameter.device()));
-  });
+  size_t i = 0;
+  for (const auto& [parameters, options] : groups_) {
+    ByDevice<AdamTensors> all;
+    for (const Tensor& parameter : parameters) {
+      State& state = states_[i++];
+      if (!parameter.grad().defined()) continue;
+      all[parameter.device()].push_back(advance(state, parameter, options));
+      parameter.bump_version();
+      if (loss_scale.scale.defined()) parameter.grad().bump_version();
+    }
+    for (const auto& [device, tensors] : all) {
+      const Tensor scale = loss_scale.scale_on(device);
+      kernels(device).adam(tensors, {.beta1 = options.beta1,
+                                     .beta2 = options.beta2,
+                                     .eps = options.eps,
+                                     .weight_decay = decoupled_decay_ ? 0 : weight_decay(options),
+                                     .decay = decoupled_decay_ ? 1 - options.lr * weight_decay(options) : 1,
+                                     .maximize = options.maximize,
+                                     .loss_scale = view_or_none(scale)});
+    }
+  }
 }
 
 void Adam::allocate(State& state, const Tensor& parameter, const AdamOptions& options) {
@@ -52,23 +70,15 @@ void Adam::allocate(State& state, const Tensor& parameter, const AdamOptions& op
   if (options.amsgrad && !state.max_exp_avg_sq.defined()) state.max_exp_avg_sq = zeros_for_moment(parameter);
 }
 
-void Adam::update(Tensor parameter, State& state, const AdamOptions& options, const Tensor& scale) const {
+AdamTensors Adam::advance(State& state, const Tensor& parameter, const AdamOptions& options) {
   const auto t = static_cast<double>(++state.step);
-  const AdamTensors tensors{parameter.view_of_memory(), parameter.grad().view_of_memory(),
-                            state.exp_avg.view_of_memory(), state.exp_avg_sq.view_of_memory(),
-                            options.amsgrad ? state.max_exp_avg_sq.view_of_memory() : View{}};
-  kernels(parameter.device())
-      .adam(tensors, {.beta1 = options.beta1,
-                      .beta2 = options.beta2,
-                      .eps = options.eps,
-                      .weight_decay = decoupled_decay_ ? 0 : weight_decay(options),
-                      .step_size = options.lr / (1 - std::pow(options.beta1, t)),
-                      .bias2_sqrt = std::sqrt(1 - std::pow(options.beta2, t)),
-                      .decay = decoupled_decay_ ? 1 - options.lr * weight_decay(options) : 1,
-                      .maximize = options.maximize,
-                      .loss_scale = view_or_none(scale)});
-  parameter.bump_version();
-  if (scale.defined()) parameter.grad().bump_version();
+  return {.param = parameter.view_of_memory(),
+          .grad = parameter.grad().view_of_memory(),
+          .exp_avg = state.exp_avg.view_of_memory(),
+          .exp_avg_sq = state.exp_avg_sq.view_of_memory(),
+          .max_exp_avg_sq = options.amsgrad ? state.max_exp_avg_sq.view_of_memory() : View{},
+          .step_size = options.lr / (1 - std::pow(options.beta1, t)),
+          .bias2_sqrt = std::sqrt(1 - std::pow(options.beta2, t))};
 }
 
 double Adam::weight_decay(const AdamOptions& options) const {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "optim/optimizer.h"
+#include "tensor/kernels.h"
 
 namespace mezzo::optim {
 
@@ -20,8 +21,8 @@ struct AdamOptions {
 ///   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 ///   p = p - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 /// Kingma and Ba, "Adam: a method for stochastic optimization" (2015); amsgrad: Reddi et al. (2018), on the
-/// uncorrected v as in PyTorch. Moments are float32 for 16-bit parameters. One pass over memory per
-/// parameter.
+/// uncorrected v as in PyTorch. Moments are float32 for 16-bit parameters. One pass over the memory of all
+/// parameters of a group.
 class Adam : public UnscalingOptimizer {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {});
@@ -42,7 +43,7 @@ class Adam : public UnscalingOptimizer {
   };
   double weight_decay(const AdamOptions& options) const;
   static void allocate(State& state, const Tensor& parameter, const AdamOptions& options);
-  void update(Tensor parameter, State& state, const AdamOptions& options, const Tensor& scale) const;
+  static AdamTensors advance(State& state, const Tensor& parameter, const AdamOptions& options);
 
   std::vector<Group<AdamOptions>> groups_;
   std::vector<State> states_;  ///< in the order of parameters()

@@ -38,24 +38,31 @@ void SGD::step(const LossScale& loss_scale) {
     const bool first = options.momentum != 0 && !momentum_buffers_[i].defined();
     if (first) fresh[i] = zeros_for_moment(parameter);
   });
-  for_gradients(groups_, [&](size_t i, Tensor parameter, const SgdOptions& options) {
-    const bool first = fresh[i].defined();
-    if (first) momentum_buffers_[i] = fresh[i];
-    const Tensor scale = loss_scale.scale_on(parameter.device());
-    kernels(parameter.device())
-        .sgd({parameter.view_of_memory(), parameter.grad().view_of_memory(),
-              options.momentum != 0 ? momentum_buffers_[i].view_of_memory() : View{}},
-             {.lr = options.lr,
-              .momentum = options.momentum,
-              .dampening = options.dampening,
-              .weight_decay = options.weight_decay,
-              .nesterov = options.nesterov,
-              .maximize = options.maximize,
-              .first = first,
-              .loss_scale = view_or_none(scale)});
-    parameter.bump_version();
-    if (scale.defined()) parameter.grad().bump_version();
-  });
+  size_t i = 0;
+  for (const auto& [parameters, options] : groups_) {
+    ByDevice<SgdTensors> all;
+    for (const Tensor& parameter : parameters) {
+      const bool first = fresh[i].defined();
+      Tensor& buffer = momentum_buffers_[i];
+      if (first) buffer = fresh[i];
+      ++i;
+      if (!parameter.grad().defined()) continue;
+      all[parameter.device()].push_back({parameter.view_of_memory(), parameter.grad().view_of_memory(),
+                                         options.momentum != 0 ? buffer.view_of_memory() : View{}, first});
+      parameter.bump_version();
+      if (loss_scale.scale.defined()) parameter.grad().bump_version();
+    }
+    for (const auto& [device, tensors] : all) {
+      const Tensor scale = loss_scale.scale_on(device);
+      kernels(device).sgd(tensors, {.lr = options.lr,
+                                    .momentum = options.momentum,
+                                    .dampening = options.dampening,
+                                    .weight_decay = options.weight_decay,
+                                    .nesterov = options.nesterov,
+                                    .maximize = options.maximize,
+                                    .loss_scale = view_or_none(scale)});
+    }
+  }
 }
 
 void SGD::visit_state(StateVisitor& visitor) {

@@ -16,8 +16,8 @@ struct SgdOptions {
 ///   buf = momentum buf + (1 - dampening) g, the first time buf = g;  g = g + momentum buf if nesterov, else
 ///   buf p = p - lr g
 /// Sutskever et al., "On the importance of initialization and momentum in deep learning" (2013), in PyTorch's
-/// form, where lr multiplies the buffer. Buffers are float32 for 16-bit parameters. One pass over memory per
-/// parameter.
+/// form, where lr multiplies the buffer. Buffers are float32 for 16-bit parameters. One pass over the
+/// memory of all parameters of a group.
 class SGD : public UnscalingOptimizer {
  public:
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {});

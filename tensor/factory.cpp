@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tensor/pointwise_traits.h"
+#include "tensor/pool.h"
 #include "tensor/random_values.h"
 #include "tensor/tensor_impl.h"
 
@@ -57,20 +58,14 @@ size_t checked_bytes(std::string_view op, const Shape& shape, DType dtype) {
   return bytes;
 }
 
-Tensor make_view(const std::shared_ptr<Storage>& storage, int64_t offset, const Shape& shape,
-                 const Shape& strides, DType dtype) {
-  auto impl = std::make_shared<TensorImpl>();
-  impl->storage = storage;
-  impl->offset = offset;
-  impl->shape = shape;
-  impl->strides = strides;
-  impl->dtype = dtype;
-  return Tensor(std::move(impl));
+Tensor make_view(std::shared_ptr<Storage> storage, int64_t offset, const Shape& shape, const Shape& strides,
+                 DType dtype) {
+  return Tensor(make_pooled<TensorImpl>(std::move(storage), offset, shape, strides, dtype));
 }
 
 Tensor empty_strided(const Shape& shape, const Shape& strides, DType dtype, const Device& device) {
   const size_t bytes = checked_bytes("empty", shape, dtype);
-  return make_view(std::make_shared<Storage>(bytes, device), 0, shape, strides, dtype);
+  return make_view(make_pooled<Storage>(bytes, device), 0, shape, strides, dtype);
 }
 
 Tensor empty(const Shape& shape, const TensorOptions& options) {
@@ -161,7 +156,8 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
   const Kernels& table = kernels(x.device());
   table.uniform(fractions.view_of_memory(), default_generator().take(x.numel()), 0, span);
   table.copy(cut.view_of_memory(), fractions.view_of_memory());
-  const std::array<View, 2> sum{cut.view_of_memory(), Tensor(low).to(x.device()).view_of_memory()};
+  const Tensor lowest = Tensor(low).to(x.device()).expand(shape);
+  const std::array<View, 2> sum{cut.view_of_memory(), lowest.view_of_memory()};
   table.pointwise[pointwise::index<pointwise::Add>].value(int64, x.view_of_memory(), sum);
   return finish(x, options);
 }
@@ -235,7 +231,7 @@ Tensor from_blob(const Blob& memory, const Shape& shape, const Shape& strides, c
   }
   if (reinterpret_cast<uintptr_t>(memory.data) % size_of(dtype) != 0)
     fail("from_blob", text("the memory is not aligned for ", name_of(dtype)));
-  auto storage = std::make_shared<Storage>(memory.data, memory.bytes, options.device, memory.owner);
+  auto storage = make_pooled<Storage>(memory.data, memory.bytes, options.device, memory.owner);
   return finish(make_view(std::move(storage), 0, shape, strides, dtype), options);
 }
 

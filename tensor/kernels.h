@@ -64,25 +64,27 @@ struct PhiloxState {
 };
 
 /// One parameter's tensors for Adam: all of one shape; param and grad floating, moments in float32 or
-/// float64.
+/// float64. With t its number of steps, step_size = lr / (1 - beta1^t) and bias2_sqrt = sqrt(1 - beta2^t).
 struct AdamTensors {
   View param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq;  // the last one only with amsgrad
+  double step_size, bias2_sqrt;
 };
-/// step_size = lr / (1 - beta1^t); bias2_sqrt = sqrt(1 - beta2^t); decay multiplies the parameter first
-/// (AdamW). With a loss_scale (0-d float32) the gradient is unscaled first, and stays so.
+/// decay multiplies the parameter first (AdamW). weight_decay 0 leaves the parameter out of the gradient,
+/// also an infinite one. With a loss_scale (0-d float32) the gradient is unscaled first, and stays so.
 struct AdamArgs {
-  double beta1, beta2, eps, weight_decay, step_size, bias2_sqrt, decay;
+  double beta1, beta2, eps, weight_decay, decay;
   bool maximize;
   View loss_scale{};
 };
 
 struct SgdTensors {
   View param, grad, momentum_buffer;  // the last one only with momentum
+  bool first;                         // the buffer takes the gradient as it is
 };
 struct SgdArgs {
-  double lr, momentum, dampening, weight_decay;
-  bool nesterov, maximize, first;  // first: the buffer takes the gradient as it is
-  View loss_scale{};               // as in AdamArgs
+  double lr, momentum, dampening, weight_decay;  // as in AdamArgs
+  bool nesterov, maximize;
+  View loss_scale{};  // as in AdamArgs
 };
 
 /// Columns of a matrix as relu((x - mean) * invstd * weight + bias), or as they are if mean is not given; the
@@ -199,8 +201,8 @@ struct Kernels {
                              const View& grad_var, const View& out, const View& mean, const View& x,
                              const NormRelu& norm, const View& weight) = nullptr;
 
-  void (*adam)(const AdamTensors& tensors, const AdamArgs& args) = nullptr;
-  void (*sgd)(const SgdTensors& tensors, const SgdArgs& args) = nullptr;
+  void (*adam)(std::span<const AdamTensors> parameters, const AdamArgs& args) = nullptr;
+  void (*sgd)(std::span<const SgdTensors> parameters, const SgdArgs& args) = nullptr;
 
   /// g * inverse(scale) for the elements g of all `grads` (floating), computed in their compute type and, if
   /// `write`, put in their place. Sets found_inf to 1 if one of the results is not finite in its dtype, and

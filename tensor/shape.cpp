@@ -1,7 +1,6 @@
 #include "tensor/shape.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "tensor/error.h"
 
@@ -33,20 +32,6 @@ void Shape::insert(int at, int64_t size) {
 void Shape::erase(int at) {
   std::copy(begin() + at + 1, end(), begin() + at);
   --dims_;
-}
-
-int64_t Shape::numel() const {
-  int64_t count = 1;
-  bool overflows = false;
-  for (int64_t size : *this) {
-    if (size == 0) return 0;
-    overflows |= __builtin_mul_overflow(count, size, &count);
-  }
-  return overflows ? std::numeric_limits<int64_t>::max() : count;
-}
-
-bool Shape::operator==(const Shape& other) const {
-  return std::equal(begin(), end(), other.begin(), other.end());
 }
 
 std::string to_string(const Shape& shape) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,11 +36,23 @@ class Shape {
   void erase(int at);
 
   /// Product of the sizes; 1 for a 0-d shape, the largest number for a product beyond it.
-  int64_t numel() const;
-  bool operator==(const Shape& other) const;
+  int64_t numel() const {
+    int64_t count = 1;
+    bool overflows = false;
+    for (int64_t size : *this) {
+      if (size == 0) return 0;
+      overflows |= __builtin_mul_overflow(count, size, &count);
+    }
+    return overflows ? std::numeric_limits<int64_t>::max() : count;
+  }
+  bool operator==(const Shape& other) const {
+    bool equal = dims_ == other.dims_;
+    for (int d = 0; equal && d < dims_; ++d) equal = (*this)[d] == other[d];
+    return equal;
+  }
 
  private:
-  std::array<int64_t, max_dims> sizes_{};
+  std::array<int64_t, max_dims> sizes_;  // of which the first dims_ are set
   int dims_ = 0;
 };
 

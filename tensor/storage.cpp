@@ -6,11 +6,10 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
-#include <map>
 #include <mutex>
-#include <vector>
 
 #include "tensor/error.h"
+#include "tensor/free_list.h"
 
 namespace mezzo {
 
@@ -18,13 +17,21 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-/// The size that is really allocated for `bytes`: rounded up to an eighth of the power of two below, so that
-/// blocks of nearly the same size can stand in for each other and at most an eighth is wasted.
-size_t size_class(size_t bytes) {
-  if (bytes <= kAlignment) return kAlignment;
-  const size_t step = std::max(kAlignment, std::bit_floor(bytes) / 8);
-  return (bytes + step - 1) / step * step;
-}
+/// Blocks of one size. The size that is really allocated for `bytes` is rounded up to an eighth of the power
+/// of two below, so that blocks of nearly the same size can stand in for each other and at most an eighth is
+/// wasted.
+struct SizeClass {
+  static constexpr size_t kClasses = 8 * 64;
+
+  size_t number, size;
+
+  explicit SizeClass(size_t bytes) {
+    const size_t step = std::max(kAlignment, std::bit_floor(bytes) / 8);
+    const size_t steps = std::max<size_t>(1, (bytes + step - 1) / step);
+    size = steps * step;
+    number = 8 * static_cast<size_t>(std::countr_zero(step / kAlignment)) + steps;
+  }
+};
 
 /// Memory from the system, aligned; null if there is none. Large blocks get large pages where the system has
 /// them: a walk through 64 MiB of small ones takes up to half as long again, waiting for the addresses of
@@ -43,10 +50,12 @@ void* system_allocate(size_t size) {
 class Cache {
  public:
   void* allocate(size_t bytes) {
-    const size_t size = size_class(bytes);
+    const auto [number, size] = SizeClass(bytes);
     std::lock_guard lock(mutex_);
-    void* data = reuse(size);
-    if (!data) {
+    void* data = free_[number].pop();
+    if (data) {
+      stats_.cached -= size;
+    } else {
       data = system_allocate(size);
       if (!data) {
         give_back();
@@ -61,15 +70,11 @@ class Cache {
   }
 
   void release(void* data, size_t bytes) noexcept {
-    const size_t size = size_class(bytes);
+    const auto [number, size] = SizeClass(bytes);
     std::lock_guard lock(mutex_);
     stats_.live -= size;
-    try {
-      free_[size].push_back(data);
-      stats_.cached += size;
-    } catch (const std::bad_alloc&) {
-      std::free(data);
-    }
+    free_[number].push(data);
+    stats_.cached += size;
   }
 
   void clear() {
@@ -88,25 +93,15 @@ class Cache {
   }
 
  private:
-  void* reuse(size_t size) {
-    const auto found = free_.find(size);
-    if (found == free_.end() || found->second.empty()) return nullptr;
-    void* data = found->second.back();
-    found->second.pop_back();
-    stats_.cached -= size;
-    return data;
-  }
-
   void give_back() {
-    for (auto& [size, blocks] : free_) {
-      for (void* data : blocks) std::free(data);
+    for (FreeList& blocks : free_) {
+      while (void* data = blocks.pop()) std::free(data);
     }
-    free_.clear();
     stats_.cached = 0;
   }
 
   std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> free_;
+  std::array<FreeList, SizeClass::kClasses> free_;
   MemoryStats stats_;
 };
 

@@ -42,9 +42,7 @@ bool Tensor::is_contiguous(MemoryFormat format) const {
 
 View Tensor::view_of_memory() const {
   const TensorImpl& impl = checked(impl_);
-  auto* bytes = static_cast<std::byte*>(impl.storage->data());
-  return {bytes + impl.offset * static_cast<int64_t>(size_of(impl.dtype)), impl.dtype, impl.shape,
-          impl.strides};
+  return {impl.data(), impl.dtype, impl.shape, impl.strides};
 }
 
 void* Tensor::data_as(DType dtype) const {

@@ -1,7 +1,9 @@
 // What a Tensor handle points to. For the library's own files.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <utility>
 
 #include "tensor/kernels.h"
 #include "tensor/tensor.h"
@@ -15,10 +17,19 @@ struct WeightCast {
 };
 
 struct TensorImpl {
+  TensorImpl(std::shared_ptr<Storage> storage, int64_t offset, const Shape& shape, const Shape& strides,
+             DType dtype)
+      : storage(std::move(storage)), offset(offset), shape(shape), strides(strides), dtype(dtype) {}
+
+  /// Address of the first element.
+  void* data() const {
+    return static_cast<std::byte*>(storage->data()) + offset * static_cast<int64_t>(size_of(dtype));
+  }
+
   std::shared_ptr<Storage> storage;
-  int64_t offset = 0;  ///< of the first element, in elements
+  int64_t offset;  ///< of the first element, in elements
   Shape shape, strides;
-  DType dtype = DType::float32;
+  DType dtype;
   bool is_number = false;  ///< made from a C++ number: gives way in type promotion
 
   bool requires_grad = false;     ///< of a leaf; a tensor with a grad_fn requires grad anyway
@@ -27,13 +38,13 @@ struct TensorImpl {
   std::shared_ptr<Node> grad_fn;  ///< the op that made it, while recording
   int output_index = 0;           ///< which output of grad_fn it is
   Tensor grad;
-  Hooks<TensorHook> hooks;  ///< of a leaf; those of another tensor hang on its grad_fn
+  Hooks<TensorHook> hooks;                 ///< of a leaf; those of another tensor hang on its grad_fn
   std::shared_ptr<const WeightCast> cast;  ///< the last that autocast asked for: amp/weight_cast.h
 };
 
 /// A tensor over part of `storage`. The caller has checked that strides stay inside.
-Tensor make_view(const std::shared_ptr<Storage>& storage, int64_t offset, const Shape& shape,
-                 const Shape& strides, DType dtype);
+Tensor make_view(std::shared_ptr<Storage> storage, int64_t offset, const Shape& shape, const Shape& strides,
+                 DType dtype);
 /// A new tensor with the given strides (dense, in any order of dimensions).
 Tensor empty_strided(const Shape& shape, const Shape& strides, DType dtype, const Device& device);
 /// Bytes for `shape`; throws Error for negative sizes and on overflow.

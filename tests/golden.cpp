@@ -96,12 +96,12 @@ Closeness close(const Tensor& actual, const Tensor& expected, double tolerance) 
 double golden_tolerance(DType dtype) { return dtype == float64 ? 1e-10 : dtype == float32 ? 1e-5 : 0; }
 
 void check_case(const Golden& golden, const std::string& name,
-                const std::function<Tensor(const std::vector<Tensor>&)>& function) {
+                const std::function<Tensor(const Tensors&)>& function) {
   for (const DType dtype : {float32, float64}) {
     const std::string prefix = text(name, ".", name_of(dtype), ".");
     CAPTURE(prefix);
     const double tolerance = golden_tolerance(dtype);
-    std::vector<Tensor> inputs;
+    Tensors inputs;
     while (golden.has(prefix + "in" + std::to_string(inputs.size()))) {
       const std::string i = std::to_string(inputs.size());
       inputs.push_back(golden.tensor(prefix + "in" + i).to(test_device()));

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "autograd/node.h"
 #include "tensor/io/safetensors.h"
 
 namespace mezzo {
@@ -57,6 +58,6 @@ double golden_tolerance(DType dtype);
 /// checks the output against CASE.DTYPE.out and the gradients for CASE.DTYPE.grad_out against grad0, grad1,
 /// ..., where stored.
 void check_case(const Golden& golden, const std::string& name,
-                const std::function<Tensor(const std::vector<Tensor>&)>& function);
+                const std::function<Tensor(const Tensors&)>& function);
 
 }  // namespace mezzo

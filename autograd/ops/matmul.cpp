@@ -13,6 +13,7 @@ namespace {
 
 /// Rows of x: everything but the last dimension merged.
 Tensor rows(const Tensor& x) {
+  if (x.dim() == 2) return x;
   Shape leading = x.shape();
   leading.erase(leading.dim() - 1);
   return reshape(x, {leading.numel(), x.size(-1)});
@@ -20,6 +21,7 @@ Tensor rows(const Tensor& x) {
 
 /// x's batch dimensions expanded to those of `batch`.
 View batched(const Tensor& x, const Shape& batch) {
+  if (batch.empty()) return x.view_of_memory();
   Shape shape = batch;
   shape.push_back(x.size(-2));
   shape.push_back(x.size(-1));
@@ -76,7 +78,7 @@ struct MatMul {
     save(save.needs(0) ? in[1] : Tensor());
     if (in[0].dim() == 1) shape.erase(shape.dim() - 2);
     if (in[1].dim() == 1) shape.erase(shape.dim() - 1);
-    return out.view(shape);
+    return shape == out.shape() ? out : out.view(shape);
   }
 
   /// c = a b: da = dc b^T, db = a^T dc. Sums over broadcast batches are the engine's.

@@ -18,8 +18,8 @@ namespace {
 
 /// Shape that all defined operands broadcast to.
 Shape joint_shape(std::string_view op, Inputs in) {
-  Shape shape;
-  for (const Tensor& x : in) {
+  Shape shape = in[0].shape();
+  for (const Tensor& x : in.subspan(1)) {
     if (x.defined() && x.shape() != shape && !broadcast(Shape(shape), x.shape(), shape)) {
       fail(op, "shapes do not broadcast",
            {{"a", in[0]}, {"b", in[1]}, {"c", in.size() > 2 ? in[2] : Tensor()}},
@@ -37,18 +37,22 @@ Shape strides_like(Inputs in, const Shape& shape) {
   return contiguous_strides(shape);
 }
 
-/// x as kernels see it when expanded to `shape`: stride 0 along dimensions that are repeated.
-View expanded_view(const Tensor& x, const Shape& shape) {
-  if (!x.defined()) return {};
-  View view = x.view_of_memory();
-  const int lead = shape.dim() - view.shape.dim();
-  Shape strides = Shape::filled(shape.dim(), 0);
-  for (int d = 0; d < view.shape.dim(); ++d) {
-    if (view.shape[d] != 1) strides[lead + d] = view.strides[d];
-  }
+/// Shows in `view` x as kernels see it when expanded to `shape`: stride 0 along dimensions that are repeated.
+void expand_into(View& view, const Tensor& x, const Shape& shape) {
+  if (!x.defined()) return;
+  const TensorImpl& impl = *x.impl();
+  view.data = impl.data();
+  view.dtype = impl.dtype;
   view.shape = shape;
-  view.strides = strides;
-  return view;
+  if (impl.shape == shape) {
+    view.strides = impl.strides;
+    return;
+  }
+  view.strides = Shape::filled(shape.dim(), 0);
+  const int lead = shape.dim() - impl.shape.dim();
+  for (int d = 0; d < impl.shape.dim(); ++d) {
+    if (impl.shape[d] != 1) view.strides[lead + d] = impl.strides[d];
+  }
 }
 
 }  // namespace
@@ -84,7 +88,7 @@ void refuse_values(std::string_view op, pointwise::Refused refused, const Tensor
 void run_pointwise_into(const Tensor& out, DType compute, Inputs in, PointwiseKernel kernel) {
   constexpr size_t kMaxOperands = kMaxArity + 2;  // a curvature takes two gradients beside the operands
   std::array<View, kMaxOperands> views;
-  for (size_t k = 0; k < in.size(); ++k) views[k] = expanded_view(in[k], out.shape());
+  for (size_t k = 0; k < in.size(); ++k) expand_into(views[k], in[k], out.shape());
   kernel(compute, out.view_of_memory(), std::span(views).first(in.size()));
 }
 

@@ -34,21 +34,17 @@ struct Pointwise {
   static constexpr OpId id = id_of<S>;
   static constexpr size_t arity = S::arity;
 
-  PointwisePlan plan(Inputs in) const {
-    return plan_pointwise(info(id).name, in, S::result, S::first_selects);
-  }
-
-  void check(Inputs in) const {
-    const PointwisePlan planned = plan(in);
+  PointwisePlan check(Inputs in) const {
+    const PointwisePlan plan = plan_pointwise(info(id).name, in, S::result, S::first_selects);
     if constexpr (!S::takes_bool) refuse_bool(info(id).name, in);
     if constexpr (S::refused != pointwise::Refused::nothing) {
-      if (!is_floating(planned.compute)) refuse_values(info(id).name, S::refused, in[1]);
+      if (!is_floating(plan.compute)) refuse_values(info(id).name, S::refused, in[1]);
     }
+    return plan;
   }
 
-  Tensor forward(Inputs in, Saver& save) const {
-    const Tensor out =
-        run_pointwise(plan(in), in, kernels(device_of(in)).pointwise[pointwise::index<S>].value);
+  Tensor forward(Inputs in, Saver& save, const PointwisePlan& plan) const {
+    const Tensor out = run_pointwise(plan, in, kernels(device_of(in)).pointwise[pointwise::index<S>].value);
     save_for_backward(in, out, save);
     return out;
   }

@@ -15,8 +15,9 @@ void check_dims(std::string_view op, const Tensor& x, const Dims& dims) {
   }
 }
 
-std::vector<bool> reduced_dims(const Shape& shape, const Dims& dims) {
-  std::vector<bool> reduced(static_cast<size_t>(shape.dim()), dims.empty());
+std::bitset<Shape::max_dims> reduced_dims(const Shape& shape, const Dims& dims) {
+  std::bitset<Shape::max_dims> reduced;
+  if (dims.empty()) reduced.set();
   for (int64_t dim : dims) {
     if (shape.dim() > 0) reduced[static_cast<size_t>(dim < 0 ? dim + shape.dim() : dim)] = true;
   }
@@ -24,7 +25,7 @@ std::vector<bool> reduced_dims(const Shape& shape, const Dims& dims) {
 }
 
 Shape reduced_shape(const Shape& shape, const Dims& dims, bool keepdim) {
-  const std::vector<bool> reduced = reduced_dims(shape, dims);
+  const auto reduced = reduced_dims(shape, dims);
   Shape result;
   for (int d = 0; d < shape.dim(); ++d) {
     if (!reduced[static_cast<size_t>(d)])

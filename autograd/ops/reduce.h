@@ -1,8 +1,8 @@
 // What reductions share.
 #pragma once
 
+#include <bitset>
 #include <string_view>
-#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -11,7 +11,7 @@ namespace mezzo::ops {
 /// Throws Error for a dim that x does not have or that is named twice.
 void check_dims(std::string_view op, const Tensor& x, const Dims& dims);
 /// For each dimension whether it goes (dims empty: all).
-std::vector<bool> reduced_dims(const Shape& shape, const Dims& dims);
+std::bitset<Shape::max_dims> reduced_dims(const Shape& shape, const Dims& dims);
 /// `shape` without the dims that go, or with size 1 in their place.
 Shape reduced_shape(const Shape& shape, const Dims& dims, bool keepdim);
 

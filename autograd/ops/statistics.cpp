@@ -37,7 +37,7 @@ struct Prod : Composed<Prod> {
   Tensor compose(Inputs in) const {
     const Tensor& x = in[0];
     const DType result = dtype.value_or(is_floating(x.dtype()) ? x.dtype() : int64);
-    const std::vector<bool> reduced = reduced_dims(x.shape(), dims);
+    const auto reduced = reduced_dims(x.shape(), dims);
     Shape kept_first;
     int64_t factors = 1, products = 1;
     for (const bool going : {false, true}) {

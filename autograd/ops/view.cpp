@@ -61,17 +61,22 @@ struct ViewAs {
   static constexpr OpId id = OpId::view;
   Shape shape;
 
-  void check(Inputs in) const {
-    if (!view_strides(in[0], fit_shape("view", in[0], shape))) {
+  struct Geometry {
+    Shape shape, strides;
+  };
+  Geometry check(Inputs in) const {
+    const Shape fitted = fit_shape("view", in[0], shape);
+    const std::optional<Shape> strides = view_strides(in[0], fitted);
+    if (!strides) {
       fail("view",
            text("strides ", to_string(in[0].strides()), " do not allow shape ", to_string(shape),
                 " without a copy"),
            {{"input", in[0]}}, "use reshape");
     }
+    return {fitted, *strides};
   }
-  Tensor forward(Inputs in, Saver&) const {
-    const Shape fitted = fit_shape("view", in[0], shape);
-    return share(in[0], in[0].impl()->offset, fitted, *view_strides(in[0], fitted));
+  Tensor forward(Inputs in, Saver&, const Geometry& geometry) const {
+    return share(in[0], in[0].impl()->offset, geometry.shape, geometry.strides);
   }
   Tensors backward(Node& node, Inputs g) const { return {reshape(g[0], node.input_info(0).shape)}; }
 };

@@ -1,8 +1,10 @@
-// Optimizer steps: one pass over a parameter and its state; and the part of loss scaling that goes over
+// Optimizer steps: one pass over parameters and their state; and the part of loss scaling that goes over
 // gradients. Arithmetic is in T: double for float64, else float.
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <functional>
+#include <type_traits>
 
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/cpu/parallel.h"
@@ -21,50 +23,66 @@ void multiply(T* run, int64_t n, T factor) {
   for (int64_t i = 0; i < n; ++i) run[i] *= factor;
 }
 
-/// Calls f(run, n) with run[v] the n <= kChunk elements of view v as T, for all elements in parallel; then
-/// writes back what may have changed. View 1 is the gradient: unscaled first, or else left as it is. run[v]
-/// is null for a view that is not given.
-template <class T, size_t views, class F>
-void update(const std::array<const View*, views>& all, const View& loss_scale, F&& f) {
-  constexpr size_t grad = 1;
-  const StridedLoop loop(all);
-  const T factor = inverse_of(loss_scale);
-  parallel_for(loop.size(), kParallelElements, [&](int64_t begin, int64_t end) {
-    T buffer[views][kChunk];
-    loop.for_runs(begin, end, [&](StridedLoop::Offsets at, int64_t length) {
-      for (int64_t n; length > 0; length -= n) {
-        n = std::min(length, kChunk);
-        std::array<T*, views> run{};
-        for (size_t v = 0; v < views; ++v) {
-          if (all[v]->given())
-            run[v] = read_run(*all[v], at[v], loop.stride(static_cast<int>(v)), n, buffer[v]);
-        }
-        if (factor != 1) multiply(run[grad], n, factor);
-        f(run, n);
-        for (size_t v = 0; v < views; ++v) {
-          const int64_t stride = loop.stride(static_cast<int>(v));
-          if (all[v]->given() && (v != grad || factor != 1)) write_back(*all[v], at[v], stride, n, run[v]);
-          at[v] += n * stride;
-        }
-      }
-    });
+/// Calls f(x, begin, end) for parts of what `size` counts in each x of a list, all x together shared between
+/// threads by size: many are small, and few large ones must be cut.
+template <class X, class Size, class F>
+void for_parts(std::span<const X> list, Size&& size, F&& f) {
+  int64_t total = 0;
+  for (const X& x : list) total += size(x);
+  parallel_for(total, kParallelElements, [&](int64_t begin, int64_t end) {
+    for (const X& x : list) {
+      const int64_t n = size(x), from = std::max<int64_t>(begin, 0), to = std::min(end, n);
+      if (from < to) f(x, from, to);
+      begin -= n;
+      end -= n;
+    }
   });
 }
 
-template <class T, bool amsgrad>
-void adam_as(const AdamTensors& tensors, const AdamArgs& args) {
+/// Calls f(run, n) with run[v] the n <= kChunk elements of view v as T, for the elements [begin, end); then
+/// writes back what may have changed. View 1 is the gradient: multiplied by `factor` first, or else left as
+/// it is. run[v] is null for a view that is not given.
+template <class T, size_t views, class F>
+void update(const std::array<const View*, views>& all, int64_t begin, int64_t end, T factor, F&& f) {
+  constexpr size_t grad = 1;
+  const StridedLoop loop(all);
+  T buffer[views][kChunk];
+  loop.for_runs(begin, end, [&](StridedLoop::Offsets at, int64_t length) {
+    for (int64_t n; length > 0; length -= n) {
+      n = std::min(length, kChunk);
+      std::array<T*, views> run{};
+      for (size_t v = 0; v < views; ++v) {
+        if (all[v]->given())
+          run[v] = read_run(*all[v], at[v], loop.stride(static_cast<int>(v)), n, buffer[v]);
+      }
+      if (factor != 1) multiply(run[grad], n, factor);
+      f(run, n);
+      for (size_t v = 0; v < views; ++v) {
+        const int64_t stride = loop.stride(static_cast<int>(v));
+        if (all[v]->given() && (v != grad || factor != 1)) write_back(*all[v], at[v], stride, n, run[v]);
+        at[v] += n * stride;
+      }
+    }
+  });
+}
+
+/// `decays`: weight_decay is not 0, which times an infinite parameter would be NaN.
+template <class T, bool amsgrad, bool decays>
+void adam_part(const AdamTensors& tensors, const AdamArgs& args, int64_t begin, int64_t end) {
   const auto sign = static_cast<T>(args.maximize ? -1 : 1), weight_decay = static_cast<T>(args.weight_decay);
-  const auto decay = static_cast<T>(args.decay), step_size = static_cast<T>(args.step_size);
+  const auto decay = static_cast<T>(args.decay), step_size = static_cast<T>(tensors.step_size);
   const auto beta2 = static_cast<T>(args.beta2), eps = static_cast<T>(args.eps);
   const auto rest1 = static_cast<T>(1 - args.beta1), rest2 = static_cast<T>(1 - args.beta2);
-  const auto bias2_sqrt = static_cast<T>(args.bias2_sqrt);
+  const auto bias2_sqrt = static_cast<T>(tensors.bias2_sqrt);
+  const T factor = inverse_of(args.loss_scale);
   const std::array<const View*, 5> views{&tensors.param, &tensors.grad, &tensors.exp_avg, &tensors.exp_avg_sq,
                                          &tensors.max_exp_avg_sq};
-  update<T>(views, args.loss_scale, [&](const std::array<T*, 5>& run, int64_t n) {
+  update<T>(views, begin, end, factor, [&](const std::array<T*, 5>& run, int64_t n) {
     T *param = run[0], *grad = run[1], *exp_avg = run[2], *exp_avg_sq = run[3], *max_exp_avg_sq = run[4];
+    if (decay != 1) multiply(param, n, decay);
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
-      const T p = param[i] * decay, g = sign * grad[i] + weight_decay * p;
+      const T p = param[i], g = decays ? sign * grad[i] + weight_decay * p : sign * grad[i];
       const T m = exp_avg[i] + rest1 * (g - exp_avg[i]);
       const T v = beta2 * exp_avg_sq[i] + rest2 * g * g;
       exp_avg[i] = m;
@@ -80,18 +98,19 @@ void adam_as(const AdamTensors& tensors, const AdamArgs& args) {
   });
 }
 
-template <class T, bool with_momentum>
-void sgd_as(const SgdTensors& tensors, const SgdArgs& args) {
+template <class T, bool with_momentum, bool decays>
+void sgd_part(const SgdTensors& tensors, const SgdArgs& args, int64_t begin, int64_t end) {
   const auto sign = static_cast<T>(args.maximize ? -1 : 1), weight_decay = static_cast<T>(args.weight_decay);
   const auto lr = static_cast<T>(args.lr), momentum = static_cast<T>(args.momentum);
   const auto fresh = static_cast<T>(1 - args.dampening);
-  const bool first = args.first, nesterov = args.nesterov;
+  const bool first = tensors.first, nesterov = args.nesterov;
+  const T factor = inverse_of(args.loss_scale);
   const std::array<const View*, 3> views{&tensors.param, &tensors.grad, &tensors.momentum_buffer};
-  update<T>(views, args.loss_scale, [&](const std::array<T*, 3>& run, int64_t n) {
+  update<T>(views, begin, end, factor, [&](const std::array<T*, 3>& run, int64_t n) {
     T *param = run[0], *grad = run[1], *buffer = run[2];
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
-      T g = sign * grad[i] + weight_decay * param[i];
+      T g = decays ? sign * grad[i] + weight_decay * param[i] : sign * grad[i];
       if constexpr (with_momentum) {
         const T b = first ? g : momentum * buffer[i] + fresh * g;
         buffer[i] = b;
@@ -102,22 +121,34 @@ void sgd_as(const SgdTensors& tensors, const SgdArgs& args) {
   });
 }
 
-template <class T>
-void adam_in(const AdamTensors& tensors, const AdamArgs& args) {
-  (tensors.max_exp_avg_sq.given() ? adam_as<T, true> : adam_as<T, false>)(tensors, args);
+constexpr auto elements_of = [](const auto& tensors) { return tensors.param.numel(); };
+
+/// f(constant) with std::true_type or std::false_type for `value`.
+template <class F>
+void with_constant(bool value, F&& f) {
+  value ? f(std::true_type()) : f(std::false_type());
 }
 
-template <class T>
-void sgd_in(const SgdTensors& tensors, const SgdArgs& args) {
-  (tensors.momentum_buffer.given() ? sgd_as<T, true> : sgd_as<T, false>)(tensors, args);
+void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
+  for_parts(parameters, elements_of, [&](const AdamTensors& x, int64_t begin, int64_t end) {
+    with_constant(x.max_exp_avg_sq.given(), [&](auto amsgrad) {
+      with_constant(args.weight_decay != 0, [&](auto decays) {
+        const bool wide = x.param.dtype == DType::float64;
+        (wide ? adam_part<double, amsgrad, decays> : adam_part<float, amsgrad, decays>)(x, args, begin, end);
+      });
+    });
+  });
 }
 
-void adam(const AdamTensors& tensors, const AdamArgs& args) {
-  (tensors.param.dtype == DType::float64 ? adam_in<double> : adam_in<float>)(tensors, args);
-}
-
-void sgd(const SgdTensors& tensors, const SgdArgs& args) {
-  (tensors.param.dtype == DType::float64 ? sgd_in<double> : sgd_in<float>)(tensors, args);
+void sgd(std::span<const SgdTensors> parameters, const SgdArgs& args) {
+  for_parts(parameters, elements_of, [&](const SgdTensors& x, int64_t begin, int64_t end) {
+    with_constant(x.momentum_buffer.given(), [&](auto momentum) {
+      with_constant(args.weight_decay != 0, [&](auto decays) {
+        const bool wide = x.param.dtype == DType::float64;
+        (wide ? sgd_part<double, momentum, decays> : sgd_part<float, momentum, decays>)(x, args, begin, end);
+      });
+    });
+  });
 }
 
 /// The part [begin, end) of all elements of one gradient: multiplied by `factor` if it is to be written.
@@ -143,26 +174,16 @@ bool unscale_part(const View& grad, const StridedLoop& loop, int64_t begin, int6
   return found;
 }
 
-/// Threads share the elements of all gradients together: many of them are small.
 void unscale(std::span<const View> grads, const View& scale, const View& found_inf, bool write) {
   const float factor = inverse_of(scale);
-  int64_t total = 0;
-  for (const View& grad : grads) total += grad.numel();
   std::atomic<bool> found = false;
-  parallel_for(total, kParallelElements, [&](int64_t begin, int64_t end) {
-    for (const View& grad : grads) {
-      const int64_t size = grad.numel(), from = std::max<int64_t>(begin, 0), to = std::min(end, size);
-      if (from < to) {
-        const View* const view[] = {&grad};
-        const StridedLoop loop(view);
-        const bool bad = grad.dtype == DType::float64
-                             ? unscale_part<double>(grad, loop, from, to, factor, write)
-                             : unscale_part<float>(grad, loop, from, to, factor, write);
-        if (bad) found.store(true, std::memory_order_relaxed);
-      }
-      begin -= size;
-      end -= size;
-    }
+  for_parts(grads, std::mem_fn(&View::numel), [&](const View& grad, int64_t begin, int64_t end) {
+    const View* const view[] = {&grad};
+    const StridedLoop loop(view);
+    const bool bad = grad.dtype == DType::float64
+                         ? unscale_part<double>(grad, loop, begin, end, factor, write)
+                         : unscale_part<float>(grad, loop, begin, end, factor, write);
+    if (bad) found.store(true, std::memory_order_relaxed);
   });
   if (found) *found_inf.as<float>() = 1;
 }

@@ -11,7 +11,8 @@ namespace mezzo::cpu {
 
 /// The most parts that parallel_for makes of n.
 inline int64_t parallel_parts(int64_t n, int64_t grain) {
-  return std::min<int64_t>(num_threads(), (n + grain - 1) / grain);
+  const int64_t grains = (n + grain - 1) / grain;
+  return grains > 1 ? std::min<int64_t>(num_threads(), grains) : grains;
 }
 
 /// Calls f(begin, end) on parts of [0, n), in parallel if there is more than `grain` to do. Parts are bounded

@@ -65,9 +65,36 @@ struct Value {
   }
 };
 
+/// Whether `view` is a row-major array of `dtype`.
+bool is_array(const View& view, DType dtype) {
+  int64_t expected = 1;
+  for (int d = view.shape.dim() - 1; d >= 0; --d) {
+    if (view.shape[d] != 1 && view.strides[d] != expected) return false;
+    expected *= view.shape[d];
+  }
+  return view.dtype == dtype;
+}
+
+/// Runs `body` where every view is an array of what it reads and writes: most calls, and for small tensors
+/// the loop over strides would be most of the work. False if one is not.
+bool run_arrays(Body body, DType compute, DType written, const View& out, std::span<const View> in) {
+  bool arrays = is_array(out, written) && in[0].given();
+  for (const View& view : in) arrays = arrays && (!view.given() || is_array(view, compute));
+  if (!arrays) return false;
+  parallel_for(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    std::array<const void*, StridedLoop::max_views> pointers;
+    const int64_t offset = begin * static_cast<int64_t>(size_of(compute));
+    for (size_t k = 0; k < in.size(); ++k)
+      pointers[k] = (in[k].given() ? in[k] : in[0]).as<std::byte>() + offset;
+    body(out.as<std::byte>() + begin * static_cast<int64_t>(size_of(written)), pointers.data(), end - begin);
+  });
+  return true;
+}
+
 }  // namespace
 
 void run_pointwise(Body body, DType compute, bool boolean, const View& out, std::span<const View> in) {
+  if (run_arrays(body, compute, boolean ? DType::bool_ : compute, out, in)) return;
   std::array<const View*, StridedLoop::max_views> views{&out};
   for (size_t k = 0; k < in.size(); ++k) views[k + 1] = &in[k];
   const StridedLoop loop({views.data(), in.size() + 1});

@@ -23,10 +23,12 @@ class StridedLoop {
     std::array<int, Shape::max_dims> order{};
     int dims = 0;
     for (int d = 0; d < shape.dim(); ++d) {
-      if (shape[d] != 1) order[static_cast<size_t>(dims++)] = d;
+      if (shape[d] == 1) continue;
+      auto at = static_cast<size_t>(dims++);  // insertion sort: there are few, and std::stable_sort allocates
+      for (; at > 0 && views[0]->strides[order[at - 1]] < views[0]->strides[d]; --at)
+        order[at] = order[at - 1];
+      order[at] = d;
     }
-    std::stable_sort(order.begin(), order.begin() + dims,
-                     [&](int a, int b) { return views[0]->strides[a] > views[0]->strides[b]; });
     for (int i = 0; i < dims; ++i) {
       const int d = order[static_cast<size_t>(i)];
       size_ *= shape[d];

@@ -22,37 +22,48 @@ void unscale_in_place(const View& grad, const View& scale) {
   for (int64_t i = 0; i < grad.numel(); ++i) set(grad, i, unscaled(grad, i, scale));
 }
 
-void adam(const AdamTensors& tensors, const AdamArgs& args) {
-  unscale_in_place(tensors.grad, args.loss_scale);
-  for (int64_t i = 0; i < tensors.param.numel(); ++i) {
-    const double p = get(tensors.param, i) * args.decay;
-    const double g = (args.maximize ? -get(tensors.grad, i) : get(tensors.grad, i)) + args.weight_decay * p;
-    const double m = args.beta1 * get(tensors.exp_avg, i) + (1 - args.beta1) * g;
-    const double v = args.beta2 * get(tensors.exp_avg_sq, i) + (1 - args.beta2) * g * g;
-    set(tensors.exp_avg, i, m);
-    set(tensors.exp_avg_sq, i, v);
-    double divisor = v;
-    if (tensors.max_exp_avg_sq.given()) {
-      const double most = get(tensors.max_exp_avg_sq, i);
-      divisor = v > most || std::isnan(v) ? v : most;
-      set(tensors.max_exp_avg_sq, i, divisor);
+/// The gradient g of parameter p as the update takes it.
+template <class Args>
+double decayed(const Args& args, double g, double p) {
+  if (args.maximize) g = -g;
+  return args.weight_decay != 0 ? g + args.weight_decay * p : g;
+}
+
+void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
+  for (const AdamTensors& x : parameters) {
+    unscale_in_place(x.grad, args.loss_scale);
+    for (int64_t i = 0; i < x.param.numel(); ++i) {
+      const double p = get(x.param, i) * args.decay;
+      const double g = decayed(args, get(x.grad, i), p);
+      const double m = args.beta1 * get(x.exp_avg, i) + (1 - args.beta1) * g;
+      const double v = args.beta2 * get(x.exp_avg_sq, i) + (1 - args.beta2) * g * g;
+      set(x.exp_avg, i, m);
+      set(x.exp_avg_sq, i, v);
+      double divisor = v;
+      if (x.max_exp_avg_sq.given()) {
+        const double most = get(x.max_exp_avg_sq, i);
+        divisor = v > most || std::isnan(v) ? v : most;
+        set(x.max_exp_avg_sq, i, divisor);
+      }
+      set(x.param, i, p - x.step_size * m / (std::sqrt(divisor) / x.bias2_sqrt + args.eps));
     }
-    set(tensors.param, i, p - args.step_size * m / (std::sqrt(divisor) / args.bias2_sqrt + args.eps));
   }
 }
 
-void sgd(const SgdTensors& tensors, const SgdArgs& args) {
-  unscale_in_place(tensors.grad, args.loss_scale);
-  for (int64_t i = 0; i < tensors.param.numel(); ++i) {
-    const double p = get(tensors.param, i);
-    double g = (args.maximize ? -get(tensors.grad, i) : get(tensors.grad, i)) + args.weight_decay * p;
-    if (tensors.momentum_buffer.given()) {
-      const double buffer =
-          args.first ? g : args.momentum * get(tensors.momentum_buffer, i) + (1 - args.dampening) * g;
-      set(tensors.momentum_buffer, i, buffer);
-      g = args.nesterov ? g + args.momentum * buffer : buffer;
+void sgd(std::span<const SgdTensors> parameters, const SgdArgs& args) {
+  for (const SgdTensors& x : parameters) {
+    unscale_in_place(x.grad, args.loss_scale);
+    for (int64_t i = 0; i < x.param.numel(); ++i) {
+      const double p = get(x.param, i);
+      double g = decayed(args, get(x.grad, i), p);
+      if (x.momentum_buffer.given()) {
+        const double buffer =
+            x.first ? g : args.momentum * get(x.momentum_buffer, i) + (1 - args.dampening) * g;
+        set(x.momentum_buffer, i, buffer);
+        g = args.nesterov ? g + args.momentum * buffer : buffer;
+      }
+      set(x.param, i, p - args.lr * g);
     }
-    set(tensors.param, i, p - args.lr * g);
   }
 }
 

@@ -84,8 +84,8 @@ TensorOptions on_device(bool requires_grad = false) {
   return {.device = test_device(), .requires_grad = requires_grad};
 }
 
-std::vector<Tensor> inputs(bool requires_grad = false) {
-  std::vector<Tensor> all;
+Tensors inputs(bool requires_grad = false) {
+  Tensors all;
   for (size_t i = 0; i < kThreads; ++i) {
     all.push_back(rand({2, 2, 6 + static_cast<int64_t>(i), 7}, on_device(requires_grad)));
   }
@@ -117,7 +117,8 @@ TEST_CASE("threads: backward of separate graphs over shared parameters") {
     return cross_entropy(net(x[i]), zeros({2}, {.dtype = int64, .device = test_device()}));
   };
   check_threads([&](size_t i) {
-    Tensors wanted = net.parameters();
+    const auto parameters = net.parameters();
+    Tensors wanted(parameters.begin(), parameters.end());
     wanted.push_back(x[i]);
     return grad(Tensors{loss(i)}, wanted);
   });
@@ -147,7 +148,8 @@ TEST_CASE("threads: each trains a network of its own") {
       net(x[i]).square().mean().backward();
       adam.step();
     }
-    Tensors all = net.parameters();
+    const auto parameters = net.parameters();
+    Tensors all(parameters.begin(), parameters.end());
     for (const auto& named : net.named_buffers()) all.push_back(named.second);
     return all;
   });

@@ -1,8 +1,9 @@
 #include "tensor/cpu/onednn/plan.h"
 
 #include <algorithm>
-#include <mutex>
+#include <iterator>
 #include <unordered_map>
+#include <utility>
 
 #include "tensor/cpu/onednn/products.h"
 #include "tensor/cpu/parallel.h"
@@ -12,8 +13,8 @@ namespace mezzo::cpu::onednn {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Plans kept before all are dropped. A model has a few for each of its layers; making one again is cheap,
-// since oneDNN caches the generated code itself.
+// Plans that a thread keeps before it drops all. A model has a few for each of its layers; making one again
+// is cheap, since oneDNN caches the generated code itself, for all threads.
 constexpr size_t kMaxPlans = 1024;
 
 struct Hash {
@@ -27,14 +28,10 @@ struct Hash {
   }
 };
 
-struct Plans {
-  std::mutex mutex;
-  std::unordered_map<Key, std::shared_ptr<const Plan>, Hash> by_key;
-};
+using Plans = std::unordered_map<Key, Plan, Hash>;
 
 Plans& plans() {
-  engine();  // made before the plans, so destroyed after them
-  static Plans instance;
+  thread_local Plans instance;
   return instance;
 }
 
@@ -110,63 +107,71 @@ bool has_tiles(DType dtype) {
   return dtype == DType::bfloat16 && has_amx;
 }
 
-std::shared_ptr<const Plan> find_plan(const Key& key) {
-  std::lock_guard lock(plans().mutex);
-  const auto found = plans().by_key.find(key);
-  return found == plans().by_key.end() ? nullptr : found->second;
+Plan* find_plan(const Key& key) {
+  const auto found = plans().find(key);
+  return found == plans().end() ? nullptr : &found->second;
 }
 
-std::shared_ptr<const Plan> keep_plan(const Key& key, Plan plan) {
-  auto kept = std::make_shared<const Plan>(std::move(plan));
-  std::lock_guard lock(plans().mutex);
-  if (plans().by_key.size() >= kMaxPlans) plans().by_key.clear();
-  plans().by_key.insert_or_assign(key, kept);
-  return kept;
+Plan* keep_plan(const Key& key, Plan plan) {
+  if (plans().size() >= kMaxPlans) plans().clear();
+  return &plans().insert_or_assign(key, std::move(plan)).first->second;
 }
 
-void Plan::add(const Slot& slot, bool is_output) {
-  Operand operand{slot, is_output, {}, {}, 0};
-  if (slot.given != slot.wanted) {
-    const auto& from = is_output ? slot.wanted : slot.given;
-    const auto& to = is_output ? slot.given : slot.wanted;
-    const dnnl::reorder::primitive_desc desc(engine(), from, engine(), to, attributes());
-    operand.reorder = dnnl::reorder(desc);
-    operand.reorder_scratchpad = desc.scratchpad_desc();
-    operand.offset = bytes_;
-    bytes_ += round_up(slot.wanted.get_size());
-  }
-  scratchpad_bytes_ =
-      std::max({scratchpad_bytes_, scratchpad_.get_size(), operand.reorder_scratchpad.get_size()});
-  operands_.push_back(std::move(operand));
+dnnl::memory Plan::add_given(const dnnl::memory::desc& desc) {
+  return given_.emplace_back(desc.is_zero() ? dnnl::memory() : dnnl::memory(desc, engine(), nullptr));
 }
 
-void Plan::run(std::initializer_list<void*> data) const {
-  const Scratch scratch(bytes_ + scratchpad_bytes_);
-  const auto memory_at = [&](const dnnl::memory::desc& desc, size_t offset) {
-    return dnnl::memory(desc, engine(), scratch.as<std::byte>() + offset);
-  };
-  const auto reorder = [&](const Operand& operand, const dnnl::memory& from, const dnnl::memory& to) {
-    operand.reorder->execute(stream(),
-                             {{DNNL_ARG_FROM, from},
-                              {DNNL_ARG_TO, to},
-                              {DNNL_ARG_SCRATCHPAD, memory_at(operand.reorder_scratchpad, bytes_)}});
-  };
-  std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SCRATCHPAD, memory_at(scratchpad_, bytes_)}};
-  const auto given = [&](size_t i) {
-    return dnnl::memory(operands_[i].slot.given, engine(), data.begin()[i]);
-  };
-  for (size_t i = 0; i < operands_.size(); ++i) {
-    const Operand& operand = operands_[i];
-    if (operand.slot.given.is_zero()) continue;
-    auto& argument = arguments[operand.slot.argument];
-    argument = operand.reorder ? memory_at(operand.slot.wanted, operand.offset) : given(i);
-    if (operand.reorder && !operand.is_output) reorder(operand, given(i), argument);
+dnnl::memory Plan::add_inside(const dnnl::memory::desc& desc) {
+  const size_t offset = std::exchange(bytes_, bytes_ + round_up(desc.get_size()));
+  return inside_.emplace_back(Inside{{desc, engine(), nullptr}, offset}).memory;
+}
+
+Plan::Step Plan::reorder(const dnnl::memory& from, const dnnl::memory& to) {
+  const dnnl::reorder::primitive_desc desc(engine(), from.get_desc(), engine(), to.get_desc(), attributes());
+  Step step{dnnl::reorder(desc)};
+  step.add(DNNL_ARG_FROM, from);
+  step.add(DNNL_ARG_TO, to);
+  step.add(DNNL_ARG_SCRATCHPAD, add_inside(desc.scratchpad_desc()));
+  return step;
+}
+
+void Plan::assemble(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
+                    std::initializer_list<Slot> inputs, std::initializer_list<Slot> outputs) {
+  Step product{primitive};
+  product.add(DNNL_ARG_SCRATCHPAD, add_inside(scratchpad));
+  std::vector<Step> after;
+  for (const Slot& slot : inputs) {
+    const dnnl::memory given = add_given(slot.given);
+    if (slot.given.is_zero()) continue;
+    const bool moves = slot.given != slot.wanted;
+    const dnnl::memory wanted = moves ? add_inside(slot.wanted) : given;
+    if (moves) steps_.push_back(reorder(given, wanted));
+    product.add(slot.argument, wanted);
   }
-  primitive_.execute(stream(), arguments);
-  for (size_t i = 0; i < operands_.size(); ++i) {
-    const Operand& operand = operands_[i];
-    if (operand.reorder && operand.is_output) reorder(operand, arguments[operand.slot.argument], given(i));
+  for (const Slot& slot : outputs) {
+    const dnnl::memory given = add_given(slot.given);
+    const bool moves = slot.given != slot.wanted;
+    const dnnl::memory wanted = moves ? add_inside(slot.wanted) : given;
+    if (moves) after.push_back(reorder(wanted, given));
+    product.add(slot.argument, wanted);
   }
+  steps_.push_back(std::move(product));
+  std::ranges::move(after, std::back_inserter(steps_));
+}
+
+void Plan::Step::run() const {
+  dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive.get(), stream().get(),
+                                                 static_cast<int>(arguments.size()), arguments.data()),
+                          "could not execute a primitive");
+}
+
+void Plan::run(std::initializer_list<void*> data) {
+  const Scratch scratch(bytes_);
+  for (size_t i = 0; i < given_.size(); ++i) {
+    if (given_[i]) given_[i].set_data_handle(data.begin()[i]);
+  }
+  for (const Inside& inside : inside_) inside.memory.set_data_handle(scratch.as<std::byte>() + inside.offset);
+  for (const Step& step : steps_) step.run();
 }
 
 }  // namespace mezzo::cpu::onednn

@@ -4,8 +4,6 @@
 #include <array>
 #include <dnnl.hpp>
 #include <initializer_list>
-#include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,36 +39,45 @@ struct Slot {
   dnnl::memory::desc given, wanted;
 };
 
-/// A primitive, the reorders around it, and the scratch memory that they need. It holds no memory itself, so
-/// threads share it.
+/// A primitive, the reorders around it, and the scratch memory that they need, of which it holds none itself.
+/// Ready to run but for the addresses: to make oneDNN's memory objects takes longer than a small product.
+/// Hence a plan is one thread's.
 class Plan {
  public:
   template <class PrimitiveDesc>
   Plan(const PrimitiveDesc& desc, const dnnl::primitive& primitive, std::initializer_list<Slot> inputs,
-       std::initializer_list<Slot> outputs)
-      : primitive_(primitive), scratchpad_(desc.scratchpad_desc()) {
-    for (const Slot& slot : inputs) add(slot, false);
-    for (const Slot& slot : outputs) add(slot, true);
+       std::initializer_list<Slot> outputs) {
+    assemble(primitive, desc.scratchpad_desc(), inputs, outputs);
   }
 
   /// Runs on the memory of the inputs, then outputs, in the order of the constructor.
-  void run(std::initializer_list<void*> data) const;
+  void run(std::initializer_list<void*> data);
 
  private:
-  struct Operand {
-    Slot slot;
-    bool is_output;
-    std::optional<dnnl::reorder> reorder;  // between given and wanted, where they differ
-    dnnl::memory::desc reorder_scratchpad;
-    size_t offset;  // of the wanted form in the scratch memory
+  /// A primitive and what it runs on.
+  struct Step {
+    dnnl::primitive primitive;
+    std::vector<dnnl_exec_arg_t> arguments{};
+
+    void add(int argument, const dnnl::memory& memory) { arguments.push_back({argument, memory.get()}); }
+    void run() const;
+  };
+  /// Something in the scratch memory.
+  struct Inside {
+    dnnl::memory memory;
+    size_t offset;
   };
 
-  void add(const Slot& slot, bool is_output);
+  void assemble(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
+                std::initializer_list<Slot> inputs, std::initializer_list<Slot> outputs);
+  dnnl::memory add_given(const dnnl::memory::desc& desc);
+  dnnl::memory add_inside(const dnnl::memory::desc& desc);
+  Step reorder(const dnnl::memory& from, const dnnl::memory& to);
 
-  dnnl::primitive primitive_;
-  dnnl::memory::desc scratchpad_;
-  std::vector<Operand> operands_;
-  size_t scratchpad_bytes_ = 0, bytes_ = 0;
+  std::vector<dnnl::memory> given_;  ///< operands; empty where one is not given
+  std::vector<Inside> inside_;
+  std::vector<Step> steps_;  ///< reorders of inputs, the primitive, reorders of outputs
+  size_t bytes_ = 0;         ///< of scratch memory
 };
 
 const dnnl::engine& engine();
@@ -85,13 +92,13 @@ dnnl::memory::desc describe(const View& view);
 /// The same shape and dtype in a layout of oneDNN's choice.
 dnnl::memory::desc any_layout(const dnnl::memory::desc& desc);
 
-std::shared_ptr<const Plan> find_plan(const Key& key);
-std::shared_ptr<const Plan> keep_plan(const Key& key, Plan plan);
+Plan* find_plan(const Key& key);
+Plan* keep_plan(const Key& key, Plan plan);
 
-/// The plan of `key`, made by `make()` if it is not there yet.
+/// This thread's plan of `key`, made by `make()` if it is not there yet; good until the next one is made.
 template <class Make>
-std::shared_ptr<const Plan> plan(const Key& key, Make&& make) {
-  if (auto found = find_plan(key)) return found;
+Plan* plan(const Key& key, Make&& make) {
+  if (Plan* const found = find_plan(key)) return found;
   return keep_plan(key, make());
 }
 
