@@ -28,6 +28,11 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;   ///< part of each target that is spread evenly over all classes
 };
 
+struct AttentionOptions {
+  bool is_causal = false;         ///< position i sees the keys 0 to i alone
+  std::optional<double> scale{};  ///< of the products; none: 1 / sqrt(E)
+};
+
 struct MaxPool2dOptions {
   std::optional<Size2> stride{};  ///< none: the kernel's size
   Size2 padding = 0;              ///< rows and columns on each side that never win
@@ -49,6 +54,7 @@ struct ReturnOf {
 namespace ops {
 struct BatchNormGrad;
 struct Conv1x1Stats;
+struct LayerNormGrad;
 }  // namespace ops
 template <>
 struct ReturnOf<ops::BatchNormGrad> {
@@ -56,6 +62,10 @@ struct ReturnOf<ops::BatchNormGrad> {
 };
 template <>
 struct ReturnOf<ops::Conv1x1Stats> {
+  using type = std::array<Tensor, 3>;
+};
+template <>
+struct ReturnOf<ops::LayerNormGrad> {
   using type = std::array<Tensor, 3>;
 };
 

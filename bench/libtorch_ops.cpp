@@ -187,6 +187,80 @@ void add_products(at::ScalarType dtype, const std::string& suffix) {
   }
 }
 
+/// Gradients of y in `inputs`, again and again.
+void time_backward(benchmark::State& state, const bench::Work& work, const Tensor& y,
+                   const std::vector<Tensor>& inputs, const Tensor& g) {
+  time(state, work, [&] { torch::autograd::grad({y}, inputs, {g}, /*retain_graph=*/true); });
+}
+
+void add_layer_norm() {
+  for (const int64_t columns : {1024, 128}) {
+    const std::string name = "layer_norm/" + std::to_string(columns) + " columns";
+    add(name, [=](auto& state) {
+      const at::InferenceMode guard;
+      Tensor x = at::randn({16777216 / columns, columns}), weight = at::ones({columns}),
+             bias = at::zeros({columns}), out = at::empty_like(x), mean = at::empty({x.size(0), 1}),
+             rstd = at::empty({x.size(0), 1});
+      time(state, {.bytes = bytes_of({x, x})},
+           [&] { at::native_layer_norm_out(out, mean, rstd, x, {columns}, weight, bias, 1e-5); });
+    });
+    add(name + " backward", [=](auto& state) {
+      const auto leaf = [](const Tensor& x) { return x.requires_grad_(); };
+      const Tensor x = leaf(at::randn({16777216 / columns, columns})), weight = leaf(at::ones({columns})),
+                   bias = leaf(at::zeros({columns})), y = at::layer_norm(x, {columns}, weight, bias);
+      const Tensor g = at::randn_like(y);
+      time_backward(state, {.bytes = bytes_of({x, g, x})}, y, {x, weight, bias}, g);
+    });
+  }
+}
+
+void add_pooling() {
+  for (const bool channels_last : {false, true}) {
+    const std::string name = std::string("max_pool2d/2x2, 32 channels of 28 x 28, ") +
+                             (channels_last ? "channels-last" : "row-major");
+    const auto image = [=] {
+      return at::randn({64, 32, 28, 28})
+          .contiguous(channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous)
+          .requires_grad_();
+    };
+    add(name, [=](auto& state) {
+      const Tensor x = image();
+      time(state, {.bytes = bytes_of({x}) * 5 / 4}, [&] { at::max_pool2d(x, 2); });
+    });
+    add(name + " backward", [=](auto& state) {
+      const Tensor x = image(), y = at::max_pool2d(x, 2);
+      time_backward(state, {.bytes = bytes_of({x}) * 5 / 4}, y, {x}, at::randn_like(y));
+    });
+  }
+}
+
+void add_transformer() {
+  const auto leaf = [](at::IntArrayRef shape) { return at::randn(shape).requires_grad_(); };
+  add("embedding/1024 ids, 128 elements", [](auto& state) {
+    const at::InferenceMode guard;
+    const Tensor weight = at::randn({256, 128}), ids = at::randint(256, {1024}, at::kLong);
+    time(state, {.bytes = bytes_of({ids}) + 2 * 1024 * 128 * 4}, [&] { at::embedding(weight, ids); });
+  });
+  add("embedding/1024 ids, 128 elements backward", [=](auto& state) {
+    const Tensor weight = leaf({256, 128}), y = at::embedding(weight, at::randint(256, {1024}, at::kLong));
+    const Tensor g = at::randn_like(y);
+    time_backward(state, {.bytes = bytes_of({g, weight})}, y, {weight}, g);
+  });
+  const std::string attention = "scaled_dot_product_attention/8 x 4 heads, 128 x 32, causal";
+  constexpr double flop = 2.0 * 2 * 8 * 4 * 128 * 128 * 32;
+  add(attention, [](auto& state) {
+    const at::InferenceMode guard;
+    const Tensor q = at::randn({8, 4, 128, 32}), k = at::randn({8, 4, 128, 32}),
+                 v = at::randn({8, 4, 128, 32});
+    time(state, {.flop = flop}, [&] { at::scaled_dot_product_attention(q, k, v, {}, 0, true); });
+  });
+  add(attention + " backward", [=](auto& state) {
+    const Tensor q = leaf({8, 4, 128, 32}), k = leaf({8, 4, 128, 32}), v = leaf({8, 4, 128, 32});
+    const Tensor y = at::scaled_dot_product_attention(q, k, v, {}, 0, true), g = at::randn_like(y);
+    time_backward(state, {.flop = 2.5 * flop}, y, {q, k, v}, g);
+  });
+}
+
 /// The cost of an op beside its arithmetic.
 void add_tiny() {
   add(
@@ -231,6 +305,9 @@ int main(int argc, char** argv) {
   add_indexing();
   add_products(at::kFloat, "");
   add_products(at::kBFloat16, bench::kBFloat16);
+  add_layer_norm();
+  add_pooling();
+  add_transformer();
   add_tiny();
   return bench::run(argc, argv);
 }

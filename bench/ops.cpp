@@ -186,6 +186,73 @@ void add_batch_norm() {
   });
 }
 
+/// Forward and backward over 64 MiB.
+void add_layer_norm() {
+  for (const int64_t columns : {1024, 128}) {
+    const std::string name = "layer_norm/" + std::to_string(columns) + " columns";
+    const Shape shape{16777216 / columns, columns};
+    add(name, [=](auto& state) {
+      const Tensor x = randn(shape), weight = ones({columns}), bias = zeros({columns});
+      time(state, {.bytes = bytes_of({x, x})}, [&] { layer_norm(x, {columns}, weight, bias); });
+    });
+    add(name + " backward", [=](auto& state) {
+      const Tensor x = randn(shape, {.requires_grad = true}), g = randn(shape);
+      const Tensor weight = ones({columns}, {.requires_grad = true}),
+                   bias = zeros({columns}, {.requires_grad = true});
+      const Tensor y = layer_norm(x, {columns}, weight, bias);
+      const Tensors inputs{x, weight, bias};
+      time(state, {.bytes = bytes_of({x, g, x})}, [&] {
+        grad({&y, 1}, inputs, {&g, 1}, {.retain_graph = true});
+      });
+    });
+  }
+}
+
+void add_pooling() {
+  for (const MemoryFormat format : {contiguous_format, channels_last}) {
+    const std::string name = std::string("max_pool2d/2x2, 32 channels of 28 x 28, ") +
+                             (format == channels_last ? "channels-last" : "row-major");
+    const auto image = [=] { return randn({64, 32, 28, 28}, {.format = format}); };
+    add(name, [=](auto& state) {
+      const Tensor x = image().requires_grad_();
+      time(state, {.bytes = bytes_of({x}) * 5 / 4}, [&] { max_pool2d(x, 2); });
+    });
+    add(name + " backward", [=](auto& state) {
+      const Tensor x = image().requires_grad_(), y = max_pool2d(x, 2), g = randn_like(y);
+      time(state, {.bytes = bytes_of({x}) * 5 / 4}, [&] {
+        grad({&y, 1}, {&x, 1}, {&g, 1}, {.retain_graph = true});
+      });
+    });
+  }
+}
+
+void add_transformer() {
+  add("embedding/1024 ids, 128 elements", [](auto& state) {
+    const Tensor weight = randn({256, 128}), ids = positions({1024}, 256);
+    time(state, {.bytes = bytes_of({ids}) + 2 * 1024 * 128 * 4}, [&] { embedding(weight, ids); });
+  });
+  add("embedding/1024 ids, 128 elements backward", [](auto& state) {
+    const Tensor weight = randn({256, 128}, {.requires_grad = true}),
+                 y = embedding(weight, positions({1024}, 256)), g = randn_like(y);
+    time(state, {.bytes = bytes_of({g, weight})}, [&] {
+      grad({&y, 1}, {&weight, 1}, {&g, 1}, {.retain_graph = true});
+    });
+  });
+  const std::string attention = "scaled_dot_product_attention/8 x 4 heads, 128 x 32, causal";
+  constexpr double flop = 2.0 * 2 * 8 * 4 * 128 * 128 * 32;  // without what the mask saves
+  add(attention, [](auto& state) {
+    const Tensor q = randn({8, 4, 128, 32}), k = randn({8, 4, 128, 32}), v = randn({8, 4, 128, 32});
+    time(state, {.flop = flop}, [&] { scaled_dot_product_attention(q, k, v, {}, {.is_causal = true}); });
+  });
+  add(attention + " backward", [](auto& state) {
+    const auto make = [] { return randn({8, 4, 128, 32}, {.requires_grad = true}); };
+    const Tensors inputs{make(), make(), make()};
+    const Tensor y = scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], {}, {.is_causal = true}),
+                 g = randn_like(y);
+    time(state, {.flop = 2.5 * flop}, [&] { grad({&y, 1}, inputs, {&g, 1}, {.retain_graph = true}); });
+  });
+}
+
 /// The cost of an op beside its arithmetic.
 void add_tiny() {
   add(
@@ -231,6 +298,9 @@ int main(int argc, char** argv) {
   add_products(float32, "");
   add_products(bfloat16, bench::kBFloat16);
   add_batch_norm();
+  add_layer_norm();
+  add_pooling();
+  add_transformer();
   add_tiny();
   return bench::run(argc, argv);
 }

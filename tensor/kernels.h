@@ -58,6 +58,15 @@ struct PoolGeometry {
   std::array<int64_t, 2> kernel{1, 1}, stride{1, 1}, padding{0, 0}, dilation{1, 1};
 };
 
+/// Operands of attention: query [..., L, E], key [..., S, E], value [..., S, EV], mask [..., L, S], batch
+/// dimensions equal (expanded by stride 0). scores = query key^T * scale + mask; where a bool mask is false,
+/// or is_causal and the key comes after the query, they are -infinity. The mask may be not given.
+struct AttentionOperands {
+  View query, key, value, mask;
+  double scale;
+  bool is_causal;
+};
+
 /// Counter-based random numbers: element i is drawn from block i / 4 after `offset` of the stream `seed`.
 struct PhiloxState {
   uint64_t seed = 0, offset = 0;
@@ -153,6 +162,15 @@ struct Kernels {
   void (*conv2d_weight_grad)(const View& grad_weight, const View& grad_out, const View& input,
                              const ConvGeometry& geometry) = nullptr;
 
+  /// out [..., L, EV] = softmax(scores) value, lse [..., L, 1] = log of the sum of exp(scores) of each query,
+  /// in the compute type. A query whose scores are all -infinity has 0.
+  void (*attention)(const View& out, const View& lse, const AttentionOperands& operands) = nullptr;
+  /// With p = exp(scores - lse), c = sum of grad_out * out of each query, s = p * (grad_out value^T - c):
+  /// grad_value = p^T grad_out, grad_query = s key * scale, grad_key = s^T query * scale.
+  void (*attention_grad)(const View& grad_query, const View& grad_key, const View& grad_value,
+                         const View& grad_out, const View& out, const View& lse,
+                         const AttentionOperands& operands) = nullptr;
+
   /// out[n, c, i, j] = the largest element of input[n, c] in window (i, j): the first of equals, but NaN if
   /// one is, the last such. cells: where in its window it is, u * KW + v, in any integer dtype; may be not
   /// given. Every window has an element.
@@ -176,6 +194,17 @@ struct Kernels {
   void (*batch_norm_grad)(const View& grad_input, const View& grad_weight, const View& grad_bias,
                           const View& grad_out, const View& input, const View& mean, const View& invstd,
                           const View& weight, bool batch_statistics) = nullptr;
+
+  /// For each of mean.numel() rows of input, in row-major order: its mean, rstd = 1 / sqrt(biased variance +
+  /// eps), from deviations from the mean so that a large one does no harm, and out = (input - mean) * rstd *
+  /// weight + bias. weight and bias are a row each, or not given; mean and rstd as in batch_norm.
+  void (*layer_norm)(const View& out, const View& mean, const View& rstd, const View& input,
+                     const View& weight, const View& bias, double eps) = nullptr;
+  /// With xhat = (input - mean) * rstd: grad_bias = sum of g over the rows, grad_weight = sum of g * xhat;
+  /// and for each row, u = g * weight: grad_input = rstd * (u - mean of u - xhat * mean of u * xhat).
+  void (*layer_norm_grad)(const View& grad_input, const View& grad_weight, const View& grad_bias,
+                          const View& grad_out, const View& input, const View& mean, const View& rstd,
+                          const View& weight) = nullptr;
 
   /// out = relu(batch_norm's result + residual), in one pass; residual may be not given.
   void (*batch_norm_relu)(const View& out, const View& input, const View& mean, const View& invstd,

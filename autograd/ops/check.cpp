@@ -24,11 +24,15 @@ void check_floating(std::string_view op, std::initializer_list<Operand> operands
 void check_range(std::string_view op, std::string_view what, const Tensor& positions, int64_t size,
                  std::initializer_list<Operand> operands, int64_t low) {
   if (positions.numel() == 0) return;
-  for (const Tensor& extreme : {amin(positions), amax(positions)}) {
-    const auto value = extreme.item<int64_t>();
-    if (value < low || value >= size)
-      fail(op, text(what, " ", value, " is outside [", low, ", ", size, ")"), operands);
-  }
+  if (amin(positions).item<int64_t>() >= low && amax(positions).item<int64_t>() < size) return;
+  const Tensor all = positions.to(int64), wrong = nonzero(logical_or(lt(all, low), ge(all, size)));
+  Tensor first = all;
+  const Shape place(wrong.select(0, 0).to_vector<int64_t>());
+  for (const int64_t i : place) first = first.select(0, i);
+  fail(op,
+       text(what, " ", first.item<int64_t>(), place.empty() ? "" : " at " + to_string(place), " is outside [",
+            low, ", ", size, ")"),
+       operands);
 }
 
 }  // namespace mezzo::ops

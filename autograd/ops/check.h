@@ -12,8 +12,8 @@ namespace mezzo::ops {
 void check_same_dtype(std::string_view op, std::initializer_list<Operand> operands);
 /// The same, and that dtype must be floating.
 void check_floating(std::string_view op, std::initializer_list<Operand> operands);
-/// Throws Error naming the value if one of the integers in `positions`, called `what`, is outside [low,
-/// size).
+/// Throws Error naming the first of the integers in `positions`, called `what`, that is outside [low, size),
+/// and where it stands.
 void check_range(std::string_view op, std::string_view what, const Tensor& positions, int64_t size,
                  std::initializer_list<Operand> operands, int64_t low = 0);
 

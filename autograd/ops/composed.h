@@ -18,7 +18,7 @@ struct Composed {
   Tensors backward(Node& node, Inputs g) const {
     Tensors all, sources;
     std::vector<size_t> wanted;  // positions of the sources among all inputs
-    for (size_t k = 0; k < node.saved_count(); ++k) {
+    for (size_t k = 0; k < node.edges.size(); ++k) {
       all.push_back(node.saved(k));
       if (!node.needs(k)) continue;
       sources.push_back(all[k]);

@@ -2,6 +2,7 @@
 // of the windows is then one array, and the largest so far are kept in another. Numbers of cells are counted
 // in T beside them, so that both are vectors of one width.
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "tensor/cpu/kernel_families.h"
@@ -165,10 +166,21 @@ void max_pool2d(const View& out, const View& cells, const View& input, const Poo
 
 // --- backward
 
+/// Where a window has each of its cells, from its first one on.
+struct CellPlace {
+  int64_t row, column;
+};
+std::vector<CellPlace> cell_places(const Axis& rows, const Axis& columns) {
+  std::vector<CellPlace> places;
+  for (int64_t u = 0; u < rows.kernel; ++u)
+    for (int64_t v = 0; v < columns.kernel; ++v) places.push_back({u * rows.dilation, v * columns.dilation});
+  return places;
+}
+
 /// The gradient of one channel of an image: each window adds to the element that won. `sums` has room for it.
 template <class T>
 void scatter_plane(const View& grad_input, const View& grad_out, const View& cells, const Axis& rows,
-                   const Axis& columns, int64_t n, int64_t c, T* sums) {
+                   const Axis& columns, std::span<const CellPlace> places, int64_t n, int64_t c, T* sums) {
   const int64_t H = rows.size, W = columns.size, all = rows.kernel * columns.kernel;
   std::fill_n(sums, H * W, T(0));
   for (int64_t i = 0; i < grad_out.shape[2]; ++i) {
@@ -181,10 +193,11 @@ void scatter_plane(const View& grad_input, const View& grad_out, const View& cel
       const int32_t* cell =
           read_run(cells, offset_at(cells, n, c, i, first), cells.strides[3], count, cell_buffer);
       for (int64_t j = 0; j < count; ++j) {
-        const int64_t u = cell[j] / columns.kernel, v = cell[j] - u * columns.kernel;
-        const int64_t row = rows.position(i, u), column = columns.position(first + j, v);
-        if (cell[j] >= 0 && cell[j] < all && row >= 0 && row < H && column >= 0 && column < W)
-          sums[row * W + column] += g[j];
+        if (cell[j] < 0 || cell[j] >= all) continue;
+        const CellPlace& place = places[static_cast<size_t>(cell[j])];
+        const int64_t row = rows.position(i, 0) + place.row,
+                      column = columns.position(first + j, 0) + place.column;
+        if (row >= 0 && row < H && column >= 0 && column < W) sums[row * W + column] += g[j];
       }
     }
   }
@@ -194,29 +207,35 @@ void scatter_plane(const View& grad_input, const View& grad_out, const View& cel
   }
 }
 
-/// The gradient of one row of an image in all channels: each element collects from the windows that it is a
-/// cell of.
+/// The gradient of one row of an image in all channels, from the windows that have cells in it. `sums` has
+/// room for it.
 template <class T>
 void collect_row(const View& grad_input, const View& grad_out, const View& cells, const Axis& rows,
-                 const Axis& columns, int64_t n, int64_t row) {
-  for (int64_t column = 0; column < columns.size; ++column) {
-    for (int64_t c = 0; c < grad_input.shape[1]; c += kChunk) {
-      const int64_t count = std::min(kChunk, grad_input.shape[1] - c);
-      T sums[kChunk], g_buffer[kChunk], cell_buffer[kChunk];
-      std::fill_n(sums, count, T(0));
-      rows.for_windows(row, grad_out.shape[2], [&](int64_t i, int64_t u) {
-        columns.for_windows(column, grad_out.shape[3], [&](int64_t j, int64_t v) {
+                 const Axis& columns, int64_t n, int64_t row, T* sums) {
+  const int64_t C = grad_input.shape[1], W = columns.size;
+  std::fill_n(sums, W * C, T(0));
+  rows.for_windows(row, grad_out.shape[2], [&](int64_t i, int64_t u) {
+    for (int64_t j = 0; j < grad_out.shape[3]; ++j) {
+      for (int64_t c = 0; c < C; c += kChunk) {
+        const int64_t count = std::min(kChunk, C - c);
+        T g_buffer[kChunk], cell_buffer[kChunk];
+        const T* g =
+            read_run(grad_out, offset_at(grad_out, n, c, i, j), grad_out.strides[1], count, g_buffer);
+        const T* cell = read_run(cells, offset_at(cells, n, c, i, j), cells.strides[1], count, cell_buffer);
+        for (int64_t v = 0; v < columns.kernel; ++v) {
+          const int64_t column = columns.position(j, v);
+          if (column < 0 || column >= W) continue;
           const T number = static_cast<T>(u * columns.kernel + v);
-          const T* g =
-              read_run(grad_out, offset_at(grad_out, n, c, i, j), grad_out.strides[1], count, g_buffer);
-          const T* cell = read_run(cells, offset_at(cells, n, c, i, j), cells.strides[1], count, cell_buffer);
+          T* sum = sums + column * C + c;
 #pragma omp simd
-          for (int64_t k = 0; k < count; ++k) sums[k] += cell[k] == number ? g[k] : T(0);
-        });
-      });
-      store_run(address(grad_input, offset_at(grad_input, n, c, row, column)), grad_input.dtype,
-                grad_input.strides[1], sums, count);
+          for (int64_t k = 0; k < count; ++k) sum[k] += cell[k] == number ? g[k] : T(0);
+        }
+      }
     }
+  });
+  for (int64_t column = 0; column < W; ++column) {
+    store_run(address(grad_input, offset_at(grad_input, n, 0, row, column)), grad_input.dtype,
+              grad_input.strides[1], sums + column * C, C);
   }
 }
 
@@ -227,14 +246,16 @@ void max_pool2d_grad_as(const View& grad_input, const View& grad_out, const View
   const int64_t N = grad_input.shape[0], C = grad_input.shape[1], H = rows.size, W = columns.size;
   if (is_channels_last(grad_input)) {
     parallel_for(N * H, 1 + kParallelElements / (C * W), [&](int64_t begin, int64_t end) {
+      const Scratch sums(static_cast<size_t>(C * W) * sizeof(T));
       for (int64_t k = begin; k < end; ++k)
-        collect_row<T>(grad_input, grad_out, cells, rows, columns, k / H, k % H);
+        collect_row(grad_input, grad_out, cells, rows, columns, k / H, k % H, sums.as<T>());
     });
   } else {
+    const std::vector<CellPlace> places = cell_places(rows, columns);
     parallel_for(N * C, 1 + kParallelElements / (H * W), [&](int64_t begin, int64_t end) {
       const Scratch sums(static_cast<size_t>(H * W) * sizeof(T));
       for (int64_t k = begin; k < end; ++k)
-        scatter_plane(grad_input, grad_out, cells, rows, columns, k / C, k % C, sums.as<T>());
+        scatter_plane(grad_input, grad_out, cells, rows, columns, places, k / C, k % C, sums.as<T>());
     });
   }
 }

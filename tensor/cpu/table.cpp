@@ -12,10 +12,12 @@ Kernels make_cpu_kernels() {
   cpu::add_indexing(table);
   cpu::add_matmul(table);
   cpu::add_conv(table);
+  cpu::add_attention(table);
   cpu::add_pool(table);
   cpu::add_batch_norm(table);
   cpu::add_batch_norm_grad(table);
   cpu::add_conv1x1(table);
+  cpu::add_layer_norm(table);
   cpu::add_optimizers(table);
   return table;
 }

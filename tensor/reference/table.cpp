@@ -9,9 +9,11 @@ Kernels make_reference_kernels() {
   reference::add_softmax(table);
   reference::add_indexing(table);
   reference::add_products(table);
+  reference::add_attention(table);
   reference::add_pool(table);
   reference::add_batch_norm(table);
   reference::add_conv1x1(table);
+  reference::add_layer_norm(table);
   reference::add_optimizers(table);
   return table;
 }

@@ -83,10 +83,22 @@ const std::map<std::string, Call> kCalls{
      [](const Tensors& x) {
        return max_pool2d(x[0].view({1, 1, 3, 3}), 2);
      }},
+    {"embedding", [](const Tensors& x) { return embedding(x[0], labels(x[0])); }},
+    {"layer_norm", [](const Tensors& x) { return layer_norm(x[0], {3}); }},
+    {"scaled_dot_product_attention",
+     [](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2]); }},
+    {"scaled_dot_product_attention_biased",
+     [](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2], x[3]); }},
 };
 
-const std::set<std::string> kProducts{"matmul", "matmul_vector",  "addmm",
-                                      "linear", "linear_no_bias", "conv2d"};
+const std::set<std::string> kProducts{"matmul",
+                                      "matmul_vector",
+                                      "addmm",
+                                      "linear",
+                                      "linear_no_bias",
+                                      "conv2d",
+                                      "scaled_dot_product_attention",
+                                      "scaled_dot_product_attention_biased"};
 
 std::optional<OpId> row_named(std::string_view name) {
   for (size_t k = 0; k < kOps; ++k) {
@@ -144,6 +156,7 @@ TEST_CASE("golden: dtypes of results under autocast, every op of both tables") {
                                    "softmax_grad",
                                    "max_pool2d_grad",
                                    "batch_norm_grad",
+                                   "layer_norm_grad",
                                    "conv2d_input_grad",
                                    "conv2d_weight_grad"};
   // What nn makes of several layers: tests/nn/fusion_test.cpp.

@@ -64,7 +64,7 @@ TEST_CASE("TensorDataset: examples and batches of all its tensors") {
   CHECK(error_text([&] { dataset.get(3); }) != "");
   CHECK(error_text([&] {
           dataset.get_batch(tensor({3}, {.dtype = int64}));
-        }).starts_with("index_select: index 3 is outside [0, 3); "));
+        }).starts_with("index_select: index 3 at [0] is outside [0, 3); "));
 }
 
 TEST_CASE("random_split: each example in one part, by the default generator") {

@@ -62,6 +62,10 @@ OTHERS = {
     "binary_cross_entropy": ((SQUARE,) * 2, F.binary_cross_entropy),
     "binary_cross_entropy_with_logits": ((SQUARE,) * 2, F.binary_cross_entropy_with_logits),
     "max_pool2d": (((1, 1, 3, 3),), lambda x: F.max_pool2d(x, 2)),
+    "embedding": ((SQUARE,), lambda w: F.embedding(labels(w), w)),
+    "layer_norm": ((SQUARE,), lambda x: F.layer_norm(x, (3,))),
+    "scaled_dot_product_attention": ((SQUARE,) * 3, F.scaled_dot_product_attention),
+    "scaled_dot_product_attention_biased": ((SQUARE,) * 4, F.scaled_dot_product_attention),
 }
 
 

@@ -1,4 +1,4 @@
-"""Conv2d, MaxPool2d, BatchNorm1d, BatchNorm2d, MSE and initial bounds."""
+"""Conv2d, MaxPool2d, BatchNorm1d, BatchNorm2d, Embedding, LayerNorm, MSE and initial bounds."""
 
 import functools
 import itertools
@@ -6,7 +6,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from store import COMPARED, draws, halves, name_of, record, save
+from store import COMPARED, draws, generator, halves, name_of, record, save
 
 
 def make_conv2d(folder):
@@ -119,6 +119,36 @@ def make_max_pool2d(folder):
                                                 dilation=dilation, ceil_mode=ceil_mode), inputs,
                geometry=[*kernel, *stride, *padding, *dilation, ceil_mode])
     save(folder / "max_pool2d.safetensors", tensors)
+
+
+def make_embedding(folder):
+    """CASE.padding_idx where one is given; in0 is the weight, in1 the ids."""
+    cases = {"list": ((5,), None), "sequences": ((3, 4), None), "one": ((), None), "none": ((0, 2), None),
+             "padding": ((3, 4), 2), "padding_first": ((7,), 0), "padding_from_the_end": ((3, 4), -1)}
+    tensors = {}
+    for case, (shape, padding_idx) in cases.items():
+        ids = torch.randint(0, 5, shape, generator=generator("embedding.ids" + case))
+        facts = {} if padding_idx is None else {"padding_idx": padding_idx}
+        record(tensors, case, lambda w, i, p=padding_idx: F.embedding(i, w, padding_idx=p),
+               [*draws("embedding" + case, (5, 3)), ids], **facts)
+    save(folder / "embedding.safetensors", tensors)
+
+
+def make_layer_norm(folder):
+    """CASE.normalized_shape, CASE.eps; in1 and in2, where they are, are weight and bias."""
+    #        input         normalized  weight and bias  eps
+    cases = {
+        "rows": ((6, 7), (7,), 2, 1e-5), "sequences": ((2, 3, 20), (20,), 2, 1e-5),
+        "two_dimensions": ((2, 3, 4, 5), (4, 5), 2, 1e-5), "all": ((3, 4), (3, 4), 2, 1e-5),
+        "long": ((2, 700), (700,), 2, 1e-5), "many": ((150, 3), (3,), 2, 1e-5),
+        "no_bias": ((4, 6), (6,), 1, 1e-5), "plain": ((4, 6), (6,), 0, 1e-5),
+        "eps": ((4, 6), (6,), 2, 0.5),
+    }
+    tensors = {}
+    for case, (shape, normalized, parameters, eps) in cases.items():
+        record(tensors, case, lambda x, w=None, b=None, n=normalized, e=eps: F.layer_norm(x, n, w, b, e),
+               draws("layer_norm" + case, shape, *[normalized] * parameters), normalized_shape=normalized, eps=torch.tensor(eps, dtype=torch.float64))
+    save(folder / "layer_norm.safetensors", tensors)
 
 
 def make_mse(folder):

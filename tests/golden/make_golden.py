@@ -11,8 +11,10 @@ import pathlib
 import sys
 
 import torch
+from attention import make_attention
 from autocast import make_autocast
-from layers import make_batch_norm, make_conv2d, make_init, make_max_pool2d, make_mse
+from layers import (make_batch_norm, make_conv2d, make_embedding, make_init, make_layer_norm, make_max_pool2d,
+                    make_mse)
 from losses import make_losses
 from ops import make_casts, make_ops
 from printing import make_print
@@ -24,8 +26,8 @@ def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
     torch.set_num_threads(1)
     print("PyTorch", torch.__version__)
-    for make in (make_ops, make_casts, make_conv2d, make_max_pool2d, make_batch_norm, make_mse, make_losses, make_init,
-                 make_optim, make_checkerboard, make_scaler, make_print, make_autocast):
+    for make in (make_ops, make_casts, make_conv2d, make_max_pool2d, make_batch_norm, make_embedding, make_layer_norm,
+                 make_attention, make_mse, make_losses, make_init, make_optim, make_checkerboard, make_scaler, make_print, make_autocast):
         make(folder)
 
 

@@ -71,6 +71,59 @@ TEST_CASE("golden: max_pool2d and its gradients, in both layouts") {
   CHECK(cases == 14);
 }
 
+TEST_CASE("golden: embedding and its gradients") {
+  const Golden golden("embedding");
+  int padded = 0;
+  for (const char* name :
+       {"list", "sequences", "one", "none", "padding", "padding_first", "padding_from_the_end"}) {
+    const std::string key = text(name, ".padding_idx");
+    std::optional<int64_t> padding_idx;
+    if (golden.has(key)) padding_idx = golden.tensor(key).item<int64_t>();
+    padded += padding_idx.has_value();
+    for (const DType dtype : {int64, int32}) {
+      check_case(golden, name,
+                 [&](const Tensors& x) { return embedding(x[0], x[1].to(dtype), padding_idx); });
+    }
+  }
+  CHECK(padded == 3);
+}
+
+TEST_CASE("golden: layer_norm and its gradients") {
+  const Golden golden("layer_norm");
+  const std::string end = ".normalized_shape";
+  int cases = 0;
+  for (const std::string& key : golden.keys()) {
+    if (!key.ends_with(end)) continue;
+    const std::string name = key.substr(0, key.size() - end.size());
+    const Shape normalized(golden.tensor(key).to_vector<int64_t>());
+    const auto eps = golden.tensor(name + ".eps").item<double>();
+    check_case(golden, name, [&](const Tensors& x) {
+      return layer_norm(x[0], normalized, x.size() > 1 ? x[1] : Tensor(), x.size() > 2 ? x[2] : Tensor(),
+                        eps);
+    });
+    ++cases;
+  }
+  CHECK(cases == 9);
+}
+
+TEST_CASE("golden: scaled_dot_product_attention and its gradients") {
+  const Golden golden("attention");
+  const std::string end = ".is_causal";
+  int cases = 0;
+  for (const std::string& key : golden.keys()) {
+    if (!key.ends_with(end)) continue;
+    const std::string name = key.substr(0, key.size() - end.size());
+    AttentionOptions options{.is_causal = golden.tensor(key).item<bool>()};
+    if (const auto scale = golden.tensor(name + ".scale").item<double>(); !std::isnan(scale))
+      options.scale = scale;
+    check_case(golden, name, [&](const Tensors& x) {
+      return scaled_dot_product_attention(x[0], x[1], x[2], x.size() > 3 ? x[3] : Tensor(), options);
+    });
+    ++cases;
+  }
+  CHECK(cases == 15);
+}
+
 TEST_CASE("golden: mse_loss and its gradients") {
   const Golden golden("mse");
   const std::map<std::string, LossReduction> reductions{

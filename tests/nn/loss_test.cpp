@@ -94,11 +94,11 @@ TEST_CASE("cross_entropy, nll_loss: targets that are refused") {
     CHECK(text.substr(text.find(':')).starts_with(other.substr(other.find(':'))));
     return text;
   };
-  CHECK(refusal(classes({3})) == text("cross_entropy: target 3 is outside [0, 3); input ", describe(x),
+  CHECK(refusal(classes({3})) == text("cross_entropy: target 3 at [0] is outside [0, 3); input ", describe(x),
                                       ", target ", describe(classes({3}))));
-  CHECK(refusal(classes({-4}), -1).starts_with("cross_entropy: target -4 is outside [0, 3); "));
-  CHECK(refusal(classes({-1})).starts_with("cross_entropy: target -1 is outside [0, 3); "));
-  CHECK(refusal(classes({200}, uint8)).starts_with("cross_entropy: target 200 is outside [0, 3); "));
+  CHECK(refusal(classes({-4}), -1).starts_with("cross_entropy: target -4 at [0] is outside [0, 3); "));
+  CHECK(refusal(classes({-1})).starts_with("cross_entropy: target -1 at [0] is outside [0, 3); "));
+  CHECK(refusal(classes({200}, uint8)).starts_with("cross_entropy: target 200 at [0] is outside [0, 3); "));
   for (const DType dtype : {int32, float32, float16, bfloat16}) {
     CHECK(refusal(classes({0}, dtype)) ==
           text("cross_entropy: target must be int64 or uint8, not ", name_of(dtype), "; input ", describe(x),

@@ -79,8 +79,8 @@ const std::vector<Hole>& holes() {
     };
     add("needs dimensions", {"0-d"},
         {"slice", "embed", "matmul", "linear", "conv2d", "conv2d_input_grad", "conv2d_weight_grad",
-         "max_pool2d", "max_pool2d_grad", "batch_norm", "batch_norm_grad", "batch_norm_relu",
-         "conv1x1_stats"});
+         "max_pool2d", "max_pool2d_grad", "batch_norm", "batch_norm_grad", "batch_norm_relu", "conv1x1_stats",
+         "layer_norm", "layer_norm_grad", "scaled_dot_product_attention"});
     add("throws where its strides need a copy", {"transposed", "expanded"}, {"view"});
     add("refused, as in PyTorch", {"bool"},
         {"sub",          "neg",       "abs",   "relu",      "log_sigmoid", "softsign", "fmod",
@@ -88,13 +88,31 @@ const std::vector<Hole>& holes() {
          "round",        "trunc",     "slope", "mean",      "matmul",      "linear",   "addmm"});
     add("takes matrices", {"channels-last"}, {"addmm"});
     add("refused, as in PyTorch", {"bool"}, {"var", "std", "norm"});
-    add("positions are integers", {"bool"}, {"gather", "index_select", "scatter", "scatter_add"});
+    add("positions are integers", {"bool"},
+        {"gather", "index_select", "scatter", "scatter_add", "embedding"});
     add("a gradient, or what needs fractions", {"int64", "int32", "uint8"},
         {"slope", "mean", "var", "std", "norm"});
     add("a layer or a loss of floating values", {"int64", "int32", "uint8", "bool"},
-        {"conv2d", "conv2d_input_grad", "conv2d_weight_grad", "max_pool2d", "max_pool2d_grad", "batch_norm",
-         "batch_norm_grad", "batch_norm_relu", "conv1x1_stats", "softmax", "log_softmax", "softmax_grad",
-         "mse_loss", "l1_loss", "nll_loss", "cross_entropy", "binary_cross_entropy",
+        {"conv2d",
+         "conv2d_input_grad",
+         "conv2d_weight_grad",
+         "max_pool2d",
+         "max_pool2d_grad",
+         "batch_norm",
+         "batch_norm_grad",
+         "batch_norm_relu",
+         "conv1x1_stats",
+         "layer_norm",
+         "layer_norm_grad",
+         "scaled_dot_product_attention",
+         "softmax",
+         "log_softmax",
+         "softmax_grad",
+         "mse_loss",
+         "l1_loss",
+         "nll_loss",
+         "cross_entropy",
+         "binary_cross_entropy",
          "binary_cross_entropy_with_logits"});
     return list;
   }();
@@ -147,6 +165,9 @@ double allowed_epsilons(std::string_view op, DType dtype) {
       {"batch_norm_relu", 2048, 16, "as batch_norm"},
       {"batch_norm_grad", 2048, 32,
        "as batch_norm; and its own gradient runs through plain ops, each of which rounds"},
+      {"layer_norm", 2048, kUsual, "as batch_norm, of an expanded row"},
+      {"layer_norm_grad", 2048, 32, "as batch_norm_grad"},
+      {"scaled_dot_product_attention", 16, kUsual, sums},
   };
   const auto found =
       std::find_if(std::begin(list), std::end(list), [&](const Allowance& a) { return a.op == op; });

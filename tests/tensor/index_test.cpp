@@ -149,9 +149,9 @@ TEST_CASE("index: what is refused, and then nothing has changed") {
   refused("select: index -3 is out of range", [&] { x[-3] = 1; });
   refused("index: there are indices for 3 dimensions, but the input has 2; ", [&] { x.index({0, 0, 0}); });
   refused("index: there are several ellipses; ", [&] { x.index({Ellipsis, Ellipsis}); });
-  refused("index: index 3 is outside [-3, 3); ", [&] { x.index({Slice(), positions({0, 3})}); });
-  refused("index: index -3 is outside [-2, 2); ", [&] { x.index({positions({-3})}) = 1; });
-  refused("index_put_: index 2 is outside [-2, 2); ", [&] { x.index_put_({positions({0, 2})}, 1); });
+  refused("index: index 3 at [1] is outside [-3, 3); ", [&] { x.index({Slice(), positions({0, 3})}); });
+  refused("index: index -3 at [0] is outside [-2, 2); ", [&] { x.index({positions({-3})}) = 1; });
+  refused("index_put_: index 2 at [1] is outside [-2, 2); ", [&] { x.index_put_({positions({0, 2})}, 1); });
   refused("index: an index tensor must be int64 or int32, or a bool mask; ", [&] { x.index({make({0.5})}); });
   refused("index: an index tensor must be int64 or int32", [&] { x.index({make({1}, uint8)}); });
   refused("index: an index tensor is undefined", [&] { x.index({Tensor()}); });

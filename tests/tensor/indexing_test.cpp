@@ -27,15 +27,16 @@ TEST_CASE("indexing: a position out of range is refused, and nothing has changed
   const Tensor x = make({1, 2, 3, 4, 5, 6}, {2, 3}), high = positions({0, 3}, {1, 2}),
                low = positions({-1}, {1});
   CHECK(error_text([&] { gather(x, 1, high); }) ==
-        text("gather: index 3 is outside [0, 3); input ", describe(x), ", index ", describe(high)));
+        text("gather: index 3 at [0, 1] is outside [0, 3); input ", describe(x), ", index ", describe(high)));
   CHECK(error_text([&] { index_select(x, 0, low); }) ==
-        text("index_select: index -1 is outside [0, 2); input ", describe(x), ", index ", describe(low)));
+        text("index_select: index -1 at [0] is outside [0, 2); input ", describe(x), ", index ",
+             describe(low)));
   CHECK(error_text([&] {
           scatter_add(x, -1, high, make({1, 1}, {1, 2}));
-        }).starts_with("scatter_add: index 3 is outside [0, 3); "));
+        }).starts_with("scatter_add: index 3 at [0, 1] is outside [0, 3); "));
   CHECK(error_text([&] {
           index_select(make({}, {0, 2}), 0, positions({0}, {1}));
-        }).starts_with("index_select: index 0 is outside [0, 0); "));
+        }).starts_with("index_select: index 0 at [0] is outside [0, 0); "));
   CHECK(error_text([&] {
           gather(scalar(1), 0, positions({1}, {}));
         }).starts_with("gather: index 1 is outside [0, 1); "));

@@ -1,0 +1,324 @@
+// Attention by blocks of queries and keys, whose scores stay in the cache: the L x S weights are never held
+// as a whole. Forward keeps for each query the largest score so far and the sum of exponentials beside it,
+// and rescales when a larger one comes; backward has the weights again from the logarithm of that sum. Dao et
+// al., "FlashAttention" (2022). Arithmetic is in T, float or double; products are Eigen's, of one thread.
+#include <Eigen/Core>
+#include <cmath>
+#include <limits>
+
+#include "tensor/cpu/kernel_families.h"
+#include "tensor/cpu/parallel.h"
+#include "tensor/cpu/pointwise_loop.h"
+#include "tensor/cpu/runs.h"
+#include "tensor/cpu/scratch.h"
+
+namespace mezzo::cpu {
+namespace {
+
+constexpr int64_t kQueries = 64, kKeys = 128;  // of a block: with 64 elements each, 150 KiB of float
+
+template <class T>
+constexpr T kHidden = -std::numeric_limits<T>::infinity();
+
+int64_t size_at(const View& view, int from_end) { return view.shape[view.shape.dim() - from_end]; }
+
+/// Product of all dimensions but the last two.
+int64_t batches_of(const View& view) {
+  int64_t batches = 1;
+  for (int d = 0; d < view.shape.dim() - 2; ++d) batches *= view.shape[d];
+  return batches;
+}
+
+struct Exponential {
+  template <class T>
+  static T apply(T x) {
+    return pointwise::Exp::value(x);
+  }
+};
+
+/// A row-major block in scratch memory.
+template <class T>
+class Block {
+ public:
+  using Map = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
+
+  Block(int64_t most_rows, int64_t columns)
+      : most_rows_(most_rows),
+        columns_(columns),
+        memory_(static_cast<size_t>(most_rows * columns) * sizeof(T)) {}
+
+  T* row(int64_t i) const { return memory_.template as<T>() + i * columns_; }
+  int64_t columns() const { return columns_; }
+  /// The first `rows` rows as a matrix.
+  Map rows(int64_t rows) const { return {row(0), rows, columns_}; }
+  void fill(T value) const { std::fill_n(row(0), most_rows_ * columns_, value); }
+
+  /// Rows [first, first + rows) of matrix `batch` of a view.
+  void read(const View& view, int64_t batch, int64_t first, int64_t rows) const {
+    for (int64_t i = 0; i < rows; ++i)
+      load_run(row(i), address(view, offset(view, batch, first + i)), view.dtype, stride(view, 1), columns_);
+  }
+  void write(const View& view, int64_t batch, int64_t first, int64_t rows) const {
+    for (int64_t i = 0; i < rows; ++i)
+      store_run(address(view, offset(view, batch, first + i)), view.dtype, stride(view, 1), row(i), columns_);
+  }
+
+  /// Position of row `row` of matrix `batch`.
+  static int64_t offset(const View& view, int64_t batch, int64_t row) {
+    int64_t offset = row * stride(view, 2);
+    for (int d = view.shape.dim() - 3; d >= 0; --d) {
+      offset += batch % view.shape[d] * view.strides[d];
+      batch /= view.shape[d];
+    }
+    return offset;
+  }
+  static int64_t stride(const View& view, int from_end) {
+    return view.strides[view.strides.dim() - from_end];
+  }
+
+ private:
+  int64_t most_rows_, columns_;
+  Scratch memory_;
+};
+
+/// A block of scores, [queries, keys] without gaps.
+template <class T>
+class Scores {
+ public:
+  Scores() : memory_(static_cast<size_t>(kQueries * kKeys) * sizeof(T)) {}
+
+  typename Block<T>::Map map(int64_t queries, int64_t keys) const { return {data(), queries, keys}; }
+  T* data() const { return memory_.template as<T>(); }
+
+  /// query (scaled already) key^T, with the mask, for queries from `first` and keys from `key` on.
+  void compute(const AttentionOperands& in, int64_t batch, const Block<T>& query, int64_t first,
+               int64_t queries, const Block<T>& key_block, int64_t key, int64_t keys) const {
+    map(queries, keys).noalias() = query.rows(queries) * key_block.rows(keys).transpose();
+    for (int64_t i = 0; i < queries; ++i) {
+      T* row = data() + i * keys;
+      if (in.is_causal)
+        for (int64_t j = std::clamp<int64_t>(first + i + 1 - key, 0, keys); j < keys; ++j)
+          row[j] = kHidden<T>;
+      if (!in.mask.given()) continue;
+      T mask[kKeys];
+      load_run(
+          mask,
+          address(in.mask, Block<T>::offset(in.mask, batch, first + i) + key * Block<T>::stride(in.mask, 1)),
+          in.mask.dtype, Block<T>::stride(in.mask, 1), keys);
+      if (in.mask.dtype == DType::bool_)
+        for (int64_t j = 0; j < keys; ++j) row[j] = mask[j] != 0 ? row[j] : kHidden<T>;
+      else
+        for (int64_t j = 0; j < keys; ++j) row[j] += mask[j];
+    }
+  }
+  /// Each score becomes e^(score - shift(query)).
+  template <class Shift>
+  void exponentiate(int64_t queries, int64_t keys, Shift&& shift) const {
+    for (int64_t i = 0; i < queries; ++i) {
+      T* row = data() + i * keys;
+      const T s = shift(i);
+#pragma omp simd
+      for (int64_t j = 0; j < keys; ++j) row[j] -= s;
+    }
+    const void* in = data();
+    body<T, 1, Exponential>(data(), &in, queries * keys);
+  }
+
+ private:
+  Scratch memory_;
+};
+
+template <class T>
+T largest_of(const T* x, int64_t n, T largest) {
+#pragma omp simd reduction(max : largest)
+  for (int64_t i = 0; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
+  return largest;
+}
+
+template <class T>
+T sum_of(const T* x, int64_t n) {
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += x[i];
+  return sum;
+}
+
+/// f(key, keys) for the blocks of keys that queries [first, first + queries) can see, in order.
+template <class F>
+void for_key_blocks(const AttentionOperands& in, int64_t first, int64_t queries, F&& f) {
+  const int64_t S = size_at(in.key, 2), end = in.is_causal ? std::min(S, first + queries) : S;
+  for (int64_t key = 0; key < end; key += kKeys) f(key, std::min(kKeys, end - key));
+}
+
+template <class T>
+class Forward {
+ public:
+  explicit Forward(const AttentionOperands& in)
+      : in_(in),
+        query_(kQueries, size_at(in.query, 1)),
+        key_(kKeys, size_at(in.key, 1)),
+        value_(kKeys, size_at(in.value, 1)),
+        out_(kQueries, size_at(in.value, 1)),
+        lse_(kQueries, 1) {}
+
+  /// Queries [first, first + queries) of a batch.
+  void run(const View& out, const View& lse, int64_t batch, int64_t first, int64_t queries) {
+    query_.read(in_.query, batch, first, queries);
+    query_.rows(queries) *= static_cast<T>(in_.scale);
+    out_.fill(0);
+    std::fill_n(largest_, queries, kHidden<T>);
+    std::fill_n(sum_, queries, T(0));
+    for_key_blocks(in_, first, queries, [&](int64_t key, int64_t keys) {
+      key_.read(in_.key, batch, key, keys);
+      value_.read(in_.value, batch, key, keys);
+      scores_.compute(in_, batch, query_, first, queries, key_, key, keys);
+      add_block(queries, keys);
+    });
+    for (int64_t i = 0; i < queries; ++i) {
+      const T factor = sum_[i] == 0 ? T(0) : T(1) / sum_[i];
+      for (int64_t e = 0; e < out_.columns(); ++e) out_.row(i)[e] *= factor;
+      *lse_.row(i) = shift(i) + std::log(sum_[i]);
+    }
+    out_.write(out, batch, first, queries);
+    lse_.write(lse, batch, first, queries);
+  }
+
+ private:
+  /// What is taken off the scores of a query: nothing as long as it sees no key.
+  T shift(int64_t i) const { return largest_[i] == kHidden<T> ? T(0) : largest_[i]; }
+
+  void add_block(int64_t queries, int64_t keys) {
+    for (int64_t i = 0; i < queries; ++i) {
+      const T before = largest_[i];
+      largest_[i] = largest_of(scores_.data() + i * keys, keys, before);
+      if (largest_[i] == before) continue;
+      const T factor = std::exp(before - largest_[i]);
+      sum_[i] *= factor;
+      for (int64_t e = 0; e < out_.columns(); ++e) out_.row(i)[e] *= factor;
+    }
+    scores_.exponentiate(queries, keys, [&](int64_t i) { return shift(i); });
+    for (int64_t i = 0; i < queries; ++i) sum_[i] += sum_of(scores_.data() + i * keys, keys);
+    out_.rows(queries).noalias() += scores_.map(queries, keys) * value_.rows(keys);
+  }
+
+  const AttentionOperands& in_;
+  const Block<T> query_, key_, value_, out_, lse_;
+  const Scores<T> scores_;
+  T largest_[kQueries], sum_[kQueries];
+};
+
+template <class T>
+void attention_as(const View& out, const View& lse, const AttentionOperands& in) {
+  const int64_t L = size_at(lse, 2), S = size_at(in.key, 2), blocks = (L + kQueries - 1) / kQueries;
+  const int64_t work = kQueries * std::max<int64_t>(1, S) * (size_at(in.key, 1) + size_at(in.value, 1));
+  parallel_for(batches_of(in.query) * blocks, 1 + kParallelElements / work, [&](int64_t begin, int64_t end) {
+    Forward<T> forward(in);
+    for (int64_t k = begin; k < end; ++k) {
+      const int64_t first = k % blocks * kQueries;
+      forward.run(out, lse, k / blocks, first, std::min(kQueries, L - first));
+    }
+  });
+}
+
+// --- backward
+
+template <class T>
+class Backward {
+ public:
+  explicit Backward(const AttentionOperands& in)
+      : in_(in),
+        query_(kQueries, size_at(in.query, 1)),
+        key_(kKeys, size_at(in.key, 1)),
+        value_(kKeys, size_at(in.value, 1)),
+        grad_out_(kQueries, size_at(in.value, 1)),
+        out_(kQueries, size_at(in.value, 1)),
+        lse_(kQueries, 1),
+        grad_query_(kQueries, size_at(in.query, 1)),
+        grad_key_(size_at(in.key, 2), size_at(in.key, 1)),
+        grad_value_(size_at(in.value, 2), size_at(in.value, 1)) {}
+
+  void run(const View& grad_query, const View& grad_key, const View& grad_value, const View& grad_out,
+           const View& out, const View& lse, int64_t batch) {
+    grad_key_.fill(0);
+    grad_value_.fill(0);
+    for (int64_t first = 0; first < size_at(lse, 2); first += kQueries) {
+      const int64_t queries = std::min(kQueries, size_at(lse, 2) - first);
+      query_.read(in_.query, batch, first, queries);
+      query_.rows(queries) *= static_cast<T>(in_.scale);
+      grad_out_.read(grad_out, batch, first, queries);
+      out_.read(out, batch, first, queries);
+      lse_.read(lse, batch, first, queries);
+      grad_query_.fill(0);
+      for_key_blocks(in_, first, queries,
+                     [&](int64_t key, int64_t keys) { add_block(batch, first, queries, key, keys); });
+      grad_query_.rows(queries) *= static_cast<T>(in_.scale);
+      grad_query_.write(grad_query, batch, first, queries);
+    }
+    grad_key_.write(grad_key, batch, 0, size_at(grad_key, 2));
+    grad_value_.write(grad_value, batch, 0, size_at(grad_value, 2));
+  }
+
+ private:
+  void add_block(int64_t batch, int64_t first, int64_t queries, int64_t key, int64_t keys) {
+    key_.read(in_.key, batch, key, keys);
+    value_.read(in_.value, batch, key, keys);
+    weights_.compute(in_, batch, query_, first, queries, key_, key, keys);
+    weights_.exponentiate(queries, keys,
+                          [&](int64_t i) { return *lse_.row(i) == kHidden<T> ? T(0) : *lse_.row(i); });
+    const auto weights = weights_.map(queries, keys);
+    auto slopes = slopes_.map(queries, keys);
+    const auto grad_out = grad_out_.rows(queries);
+    rows_of(grad_value_, key, keys).noalias() += weights.transpose() * grad_out;
+    slopes.noalias() = grad_out * value_.rows(keys).transpose();
+    for (int64_t i = 0; i < queries; ++i) {
+      T mean = 0;
+      for (int64_t e = 0; e < out_.columns(); ++e) mean += grad_out_.row(i)[e] * out_.row(i)[e];
+      T *s = slopes_.data() + i * keys, *p = weights_.data() + i * keys;
+#pragma omp simd
+      for (int64_t j = 0; j < keys; ++j) s[j] = p[j] * (s[j] - mean);
+    }
+    grad_query_.rows(queries).noalias() += slopes * key_.rows(keys);
+    rows_of(grad_key_, key, keys).noalias() += slopes.transpose() * query_.rows(queries);
+  }
+  static typename Block<T>::Map rows_of(const Block<T>& block, int64_t first, int64_t rows) {
+    return {block.row(first), rows, block.columns()};
+  }
+
+  const AttentionOperands& in_;
+  const Block<T> query_, key_, value_, grad_out_, out_, lse_, grad_query_, grad_key_, grad_value_;
+  const Scores<T> weights_, slopes_;
+};
+
+/// Threads share out the batches, so each sum has one order.
+template <class T>
+void attention_grad_as(const View& grad_query, const View& grad_key, const View& grad_value,
+                       const View& grad_out, const View& out, const View& lse, const AttentionOperands& in) {
+  const int64_t L = size_at(in.query, 2), S = size_at(in.key, 2), E = size_at(in.key, 1);
+  parallel_for(batches_of(in.query), 1 + kParallelElements / std::max<int64_t>(1, L * S * E),
+               [&](int64_t begin, int64_t end) {
+                 Backward<T> backward(in);
+                 for (int64_t batch = begin; batch < end; ++batch)
+                   backward.run(grad_query, grad_key, grad_value, grad_out, out, lse, batch);
+               });
+}
+
+void attention(const View& out, const View& lse, const AttentionOperands& in) {
+  if (lse.numel() == 0) return;
+  (in.query.dtype == DType::float64 ? attention_as<double> : attention_as<float>)(out, lse, in);
+}
+
+void attention_grad(const View& grad_query, const View& grad_key, const View& grad_value,
+                    const View& grad_out, const View& out, const View& lse, const AttentionOperands& in) {
+  (in.query.dtype == DType::float64
+       ? attention_grad_as<double>
+       : attention_grad_as<float>)(grad_query, grad_key, grad_value, grad_out, out, lse, in);
+}
+
+}  // namespace
+
+void add_attention(Kernels& table) {
+  table.attention = attention;
+  table.attention_grad = attention_grad;
+}
+
+}  // namespace mezzo::cpu
