@@ -8,11 +8,11 @@ from pathlib import Path
 from runner import BENCH, COMPILE_LIMIT, Form, Task, number, print_table, run, share
 
 # Steps that a run times: a second or so of them.
-STEPS = {"checkerboard": 7, "resnet18": 7, "lenet": 40, "mlp": 2000}
+STEPS = {"checkerboard": 7, "resnet18": 7, "lenet": 40, "mlp": 2000, "gpt": 20}
 # PyTorch's forms. On images they differ by layout; Adam in one kernel is the choice of those who compile.
 IMAGES = {"eager": ["--layout", "nchw"], "eager channels-last": [], "compiled channels-last": ["--compile", "--fused"]}
 OTHERS = {"eager": [], "compiled": ["--compile", "--fused"]}
-FORMS = {"checkerboard": IMAGES, "resnet18": IMAGES, "lenet": IMAGES, "mlp": OTHERS}
+FORMS = {"checkerboard": IMAGES, "resnet18": IMAGES, "lenet": IMAGES, "mlp": OTHERS, "gpt": OTHERS}
 DTYPES = {"off": "float32", "bf16": "bfloat16", "fp16": "float16"}
 PIXELS, CHANNELS = (128, 192, 256, 384, 512), (64, 128, 256, 512, 1024)
 
