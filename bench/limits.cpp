@@ -14,12 +14,13 @@
 #include <iostream>
 #include <limits>
 #include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "bench/limits_amx.h"
+#include "bench/limits_bfloat16.h"
 #include "tensor/cpu/vec.h"
 
 using nlohmann::ordered_json;
@@ -99,18 +100,6 @@ struct FusedSum {
   void store(float* to) const { sum.store(to); }
 };
 
-#ifdef __AVX512BF16__
-/// sum += a b + c d, with pairs of bfloat16 in each lane
-struct PairSum {
-  static constexpr int lanes = 16, multiplies = 2 * lanes;
-  __m512 sum;
-  __m512bh ones = _mm512_cvtne2ps_pbh(_mm512_set1_ps(1), _mm512_set1_ps(1));
-  explicit PairSum(const float* from) : sum(_mm512_loadu_ps(from)) {}
-  void step() { sum = _mm512_dpbf16_ps(sum, ones, ones); }
-  void store(float* to) const { _mm512_storeu_ps(to, sum); }
-};
-#endif
-
 std::vector<Unit> float32_units() {
   constexpr int bits = 32 * FusedSum::lanes;
   return {unit<FusedSum>(bits == 512   ? "multiply-add of 512 bits"
@@ -120,9 +109,7 @@ std::vector<Unit> float32_units() {
 
 std::vector<Unit> bfloat16_units() {
   std::vector<Unit> units;
-#ifdef __AVX512BF16__
-  units.push_back(unit<PairSum>("vdpbf16ps of 512 bits"));
-#endif
+  bench::if_pairs([&]<class Sum>(const char* instruction) { units.push_back(unit<Sum>(instruction)); });
   if (bench::request_tiles())
     units.push_back({"tdpbf16ps of AMX", bench::kTileFlop, [](int) { bench::multiply_tiles(); }});
   return units;

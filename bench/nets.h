@@ -52,6 +52,54 @@ struct LeNet : nn::Module {
   Tensor forward(const Tensor& x) override { return classifier(features(x).flatten(1)); }
 };
 
+/// A transformer's layer, normalised before each half: attention of `heads` heads over the past, then an MLP.
+struct GptBlock : nn::Module {
+  int64_t heads;
+  nn::LayerNorm n1, n2;
+  nn::Linear qkv, out, up, down;
+
+  GptBlock(int64_t width, int64_t heads)
+      : heads(heads),
+        n1(add("n1", nn::LayerNorm(width))),
+        n2(add("n2", nn::LayerNorm(width))),
+        qkv(add("qkv", nn::Linear(width, 3 * width))),
+        out(add("out", nn::Linear(width, width))),
+        up(add("up", nn::Linear(width, 4 * width))),
+        down(add("down", nn::Linear(4 * width, width))) {}
+
+  Tensor attend(const Tensor& x) {
+    const int64_t batch = x.size(0), length = x.size(1);
+    const Tensor parts = qkv(x).view({batch, length, 3, heads, -1}).permute({2, 0, 3, 1, 4});
+    const Tensor y = scaled_dot_product_attention(parts.select(0, 0), parts.select(0, 1), parts.select(0, 2),
+                                                  {}, {.is_causal = true});
+    return out(y.transpose(1, 2).reshape({batch, length, -1}));
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = x + attend(n1(x));
+    return y + down(gelu(up(n2(y))));
+  }
+};
+
+/// A language model of 256 bytes: 4 layers, 128 channels, 4 heads, up to 128 tokens, [N, T] to [N, T, 256].
+/// The output's weights are those of the embedding.
+struct Gpt : nn::Module {
+  static constexpr int64_t vocabulary = 256, context = 128, width = 128, layers = 4;
+  nn::Embedding tok = add("tok", nn::Embedding(vocabulary, width)),
+                pos = add("pos", nn::Embedding(context, width));
+  nn::Sequential blocks;
+  nn::LayerNorm norm = add("norm", nn::LayerNorm(width));
+
+  Gpt() {
+    for (nn::Embedding* embedding : {&tok, &pos}) nn::init::normal_(embedding->weight, 0, 0.02);
+    for (int64_t i = 0; i < layers; ++i) blocks.push_back(GptBlock(width, 4));
+    add("blocks", blocks);
+  }
+  Tensor forward(const Tensor& ids) override {
+    const Tensor x = tok(ids) + pos(arange(ids.size(1)));
+    return linear(norm(blocks(x)), tok.weight);
+  }
+};
+
 inline nn::Sequential mlp() {
   return nn::Sequential(nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 10));
 }

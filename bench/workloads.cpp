@@ -49,6 +49,13 @@ Workload make_workload(const Options& options) {
   if (name == "resnet18")
     return {shared(nets::ResNet18()), randn({32, 3, 32, 32}), classes({32}, 10), class_loss};
   if (name == "lenet") return {shared(nets::LeNet()), randn({64, 1, 28, 28}), classes({64}, 10), class_loss};
+  if (name == "gpt") {
+    const Tensor text = classes({8, 129}, 256);
+    return {shared(nets::Gpt()), text.slice(1, 0, 128).contiguous(), text.slice(1, 1, 129).contiguous(),
+            [](const Tensor& output, const Tensor& target) {
+              return cross_entropy(output.reshape({-1, nets::Gpt::vocabulary}), target.reshape({-1}));
+            }};
+  }
   return {shared(nets::mlp()), randn({32, 64}), classes({32}, 10), class_loss};
 }
 
@@ -108,7 +115,7 @@ int main(int argc, char** argv) {
   Options options;
   options.steps = 5;
   app.add_option("workload", options.workload, "The network")
-      ->check(CLI::IsMember({"checkerboard", "resnet18", "lenet", "mlp"}))
+      ->check(CLI::IsMember({"checkerboard", "resnet18", "lenet", "mlp", "gpt"}))
       ->required();
   app.add_option("--steps", options.steps, "Steps that are timed")->check(CLI::PositiveNumber);
   app.add_option("--warmup", options.warmup, "Steps before them")->check(CLI::NonNegativeNumber);

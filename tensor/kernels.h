@@ -211,6 +211,7 @@ struct Kernels {
                           const View& weight, const View& bias, const View& residual) = nullptr;
   /// As batch_norm_grad, of the gradients that pass the relu: grad_out where `out` is above 0. Those are also
   /// grad_residual, which may be not given. Without a residual `out` may be not given, and is computed again.
+  /// grad_input may be the memory of grad_out.
   void (*batch_norm_relu_grad)(const View& grad_input, const View& grad_weight, const View& grad_bias,
                                const View& grad_residual, const View& grad_out, const View& out,
                                const View& input, const View& mean, const View& invstd, const View& weight,

@@ -52,6 +52,11 @@ size_t checked_bytes(std::string_view op, const Shape& shape, DType dtype);
 /// `dim` counted from the end if negative; throws Error if outside [-dims, dims).
 int wrap_dim(std::string_view op, int64_t dim, const Tensor& x);
 
+/// Whether nobody else holds x or its memory: an op may then put its result there.
+inline bool is_sole_owner(const Tensor& x) {
+  return x.handle().use_count() == 1 && x.impl()->storage.use_count() == 1;
+}
+
 /// Name of the op that made the tensor, "" for a leaf. Defined in autograd/, which knows ops.
 std::string_view history_name(const Tensor& tensor);
 

@@ -54,7 +54,10 @@ struct BatchNormRelu {
       return grads;
     }
     const TensorOptions parameter{.dtype = w.defined() ? w.dtype() : mean.dtype(), .device = input.device()};
-    grads[x] = empty_like(input);
+    // A gradient that nobody else reads becomes that of x, piece by piece: a tensor less to fetch and write.
+    const bool in_place = is_sole_owner(g[0]) && g[0].strides() == input.strides() &&
+                          (g[0].is_contiguous() || g[0].is_contiguous(channels_last));
+    grads[x] = in_place ? g[0] : empty_like(input);
     grads[weight] = empty(mean.shape(), parameter);
     grads[bias] = empty(mean.shape(), parameter);
     if (node.needs(residual)) grads[residual] = empty_like(r);

@@ -99,13 +99,16 @@ struct Conv1x1Stats {
     if (grad_enabled()) return vector_jacobian([this](Inputs at) { return composition(at); }, in, g);
 
     const Tensor pixels = pixels_first(in[x]), y = node.saved(7), y_mean = node.saved(8);
+    // A gradient that nobody else reads becomes that of x, a tile after the other: a tensor less.
+    const bool in_place = g[0].defined() && is_sole_owner(g[0]) && g[0].is_contiguous(channels_last) &&
+                          g[0].shape() == pixels.shape();
     const Tensor grad_y = g[0].defined() ? pixels_first(g[0]) : Tensor();
     const bool normalised = in[mean].defined();
     const TensorOptions of_channels{.dtype = y_mean.dtype(), .device = y.device()};
     const Tensor invstd = normalised ? inverse_deviation(in[var], eps, y_mean.dtype()) : Tensor();
 
     Tensors grads(7);
-    if (node.needs(x) || normalised) grads[x] = empty_like(pixels);
+    if (node.needs(x) || normalised) grads[x] = in_place ? grad_y : empty_like(pixels);
     grads[weight] = empty(in[weight].shape(), {.dtype = in[weight].dtype(), .device = y.device()});
     if (node.needs(bias)) grads[bias] = empty(in[bias].shape(), {.dtype = y.dtype(), .device = y.device()});
     for (const size_t k : {norm_weight, norm_bias}) {

@@ -327,6 +327,31 @@ TEST_CASE("fusion: autocast casts the product's operands, not the normalisation'
   CHECK(close(y, expected, 0));  // with the statistics in float32
 }
 
+TEST_CASE("fusion: a gradient that somebody holds is not written over") {
+  manual_seed(test_seed());
+  Tensor x = uniform({1, 4, 3, 3}).contiguous(channels_last).requires_grad_();
+  const Tensor weight = uniform({4, 4, 1, 1}), channel = uniform({4});
+  const Tensor g = uniform({1, 4, 3, 3}).contiguous(channels_last), before = g.clone();
+  const auto check = [&](const std::function<Tensor(const Tensor&)>& op) {
+    x.set_grad({});
+    Tensor y = op(x);
+    y.backward(g, true);
+    CHECK(close(g, before, 0));
+    const Tensor once = x.grad().clone();
+    (y * 1.0).backward(g, true);  // the gradient of y is one that nobody holds
+    CHECK(close(x.grad(), once * 2, 1e-5));
+    Tensor held;
+    y.register_hook([&](const Tensor& grad) {
+      held = grad;
+      return Tensor();
+    });
+    (y * 2.0).backward(g);
+    CHECK(close(held, g * 2, 0));
+  };
+  check([&](const Tensor& in) { return conv1x1_stats(in, weight, {}, channel, channel + 1)[0]; });
+  check([&](const Tensor& in) { return batch_norm_relu(in, channel, {}, {}, {}); });
+}
+
 TEST_CASE("fusion: what is kept for backward is the convolutions' results") {
   const auto kept = [](bool fused) {
     const Fusing fusing(fused);

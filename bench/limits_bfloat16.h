@@ -1,17 +1,42 @@
-// Matrix tiles (AMX) of bfloat16, where the compiler's target has them: limits.cpp's fastest unit on a
-// processor that does.
+// bfloat16's instructions, where the compiler's target has them: products of pairs (AVX-512) and matrix tiles
+// (AMX).
 #pragma once
 
-#ifdef __AMX_BF16__
+#if defined(__AVX512BF16__) || defined(__AMX_BF16__)
 #include <immintrin.h>
+#endif
 #include <sys/syscall.h>
 #include <unistd.h>
-#endif
 
 #include <array>
 #include <cstdint>
 
 namespace bench {
+
+#ifdef __AVX512BF16__
+
+/// sum += a b + c d, with pairs of bfloat16 in each lane
+struct PairSum {
+  static constexpr int lanes = 16, multiplies = 2 * lanes;
+  __m512 sum;
+  __m512bh ones = _mm512_cvtne2ps_pbh(_mm512_set1_ps(1), _mm512_set1_ps(1));
+  explicit PairSum(const float* from) : sum(_mm512_loadu_ps(from)) {}
+  void step() { sum = _mm512_dpbf16_ps(sum, ones, ones); }
+  void store(float* to) const { _mm512_storeu_ps(to, sum); }
+};
+
+/// Calls add.operator()<Sum>(instruction) if the target has it.
+template <class Add>
+void if_pairs(Add&& add) {
+  add.template operator()<PairSum>("vdpbf16ps of 512 bits");
+}
+
+#else
+
+template <class Add>
+void if_pairs(Add&&) {}
+
+#endif
 
 inline constexpr int kTileSteps = 20'000;
 /// Of multiply_tiles: four products of 16 x 32 by 32 x 16 a step.
