@@ -23,8 +23,8 @@ struct BasicBlock : nn::Module {
     add("short", shortcut);
   }
   Tensor forward(const Tensor& x) override {
-    const Tensor y = relu(bn1(conv1(x)));
-    return relu(bn2(conv2(y)) + shortcut(x));
+    const Tensor y = nn::conv_bn_relu(x, conv1, bn1);
+    return nn::conv_bn_relu(y, conv2, bn2, shortcut(x));
   }
 };
 
@@ -38,7 +38,7 @@ struct ResNet18 : nn::Module {
                                    BasicBlock(256, 512, 2), BasicBlock(512, 512, 1)));
   nn::Linear fc = add("fc", nn::Linear(512, 10));
 
-  Tensor forward(const Tensor& x) override { return fc(blocks(relu(bn(conv(x)))).mean({2, 3})); }
+  Tensor forward(const Tensor& x) override { return fc(blocks(nn::conv_bn_relu(x, conv, bn)).mean({2, 3})); }
 };
 
 /// Two convolutions and two linear layers for digits of 28 x 28.

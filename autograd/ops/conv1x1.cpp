@@ -25,7 +25,7 @@ Tensor pixels_first(const Tensor& x) { return x.contiguous(channels_last); }
 View as_matrix(const Tensor& x) {
   const int64_t channels = x.size(1);
   View view = x.view_of_memory();
-  view.shape = {channels ? x.numel() / channels : x.size(0) * x.size(2) * x.size(3), channels};
+  view.shape = {x.numel() / channels, channels};
   view.strides = {channels, 1};
   return view;
 }
@@ -60,6 +60,7 @@ struct Conv1x1Stats {
     const int64_t channels = in[x].size(1);
     if (in[weight].dim() != 4 || in[weight].shape() != Shape{in[weight].size(0), channels, 1, 1})
       fail(name, text("weight must be [O, ", channels, ", 1, 1]"), operands);
+    if (in[weight].numel() == 0) fail(name, "needs at least 1 channel in and out", operands);
     if (in[bias].defined() && in[bias].shape() != Shape{in[weight].size(0)})
       fail(name, text("bias must have ", in[weight].size(0), " elements"), operands);
     if (in[mean].defined() != in[var].defined())

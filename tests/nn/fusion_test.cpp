@@ -194,6 +194,29 @@ TEST_CASE("fusion: errors are those of the layers, and change nothing") {
         }).starts_with("batch_norm: input has 3 channels but the layer expects 4"));
 }
 
+TEST_CASE("fusion: what the fused ops refuse") {
+  const Tensor x = uniform({1, 2, 3, 3}), weight = uniform({4, 2, 1, 1}), channel = uniform({2});
+  const auto refused = [](const std::function<void()>& f, const std::string& start) {
+    CHECK(error_text(f).starts_with(start));
+  };
+  refused([&] { conv1x1_stats(uniform({2, 3}), weight); }, "conv1x1_stats: input must be [N, C, H, W]");
+  refused([&] { conv1x1_stats(x, uniform({4, 2, 3, 3})); }, "conv1x1_stats: weight must be [O, 2, 1, 1]");
+  refused([&] { conv1x1_stats(x, uniform({0, 2, 1, 1})); }, "conv1x1_stats: needs at least 1 channel");
+  refused([&] { conv1x1_stats(x, weight, channel); }, "conv1x1_stats: bias must have 4 elements");
+  refused([&] { conv1x1_stats(x, weight, {}, channel); }, "conv1x1_stats: mean and var go together");
+  refused([&] { conv1x1_stats(x, weight, {}, {}, {}, channel); }, "conv1x1_stats: norm_weight needs mean");
+  refused([&] { conv1x1_stats(x, weight, {}, uniform({3}), uniform({3})); },
+          "conv1x1_stats: mean must have 2 elements");
+  refused([&] { conv1x1_stats(x, weight.to(float64)); }, "conv1x1_stats: ");
+  refused(
+      [&] {
+        batch_norm_relu(x, channel, channel, {}, {}, uniform({1, 2, 3, 1}));
+      },
+      "batch_norm_relu: input and residual must have one shape and dtype");
+  refused([&] { batch_norm_relu(x, uniform({3}), channel, {}, {}); },
+          "batch_norm_relu: input has 2 channels but weight has 3 elements");
+}
+
 TEST_CASE("fusion: a layer with a hook stays alone and its hook runs") {
   auto net = on_device(chain());
   nn::Module& middle = *net.children()[4].second;

@@ -14,7 +14,12 @@ namespace {
 
 Kernels table(bool reference) {
   Kernels kernels;
-  reference ? reference::add_batch_norm(kernels) : cpu::add_batch_norm(kernels);
+  if (reference) {
+    reference::add_batch_norm(kernels);
+  } else {
+    cpu::add_batch_norm(kernels);
+    cpu::add_batch_norm_grad(kernels);
+  }
   return kernels;
 }
 

@@ -1,0 +1,95 @@
+// Fused ops on shapes that do not fit their tiles, beside the same ops of the reference device in float64.
+#include <functional>
+
+#include "autograd/ops.h"
+#include "tensor/random.h"
+#include "tests/golden.h"
+#include "tests/support.h"
+
+using namespace mezzo;
+
+namespace {
+
+/// Outputs, then gradients of the inputs, for gradients of the outputs that differ from element to element.
+Tensors run(const std::function<Tensors(Inputs)>& op, const Tensors& inputs, DType dtype,
+            const Device& device, MemoryFormat format) {
+  Tensors leaves;
+  for (const Tensor& x : inputs) {
+    Tensor leaf;
+    if (x.defined()) leaf = x.to(dtype).to(device);
+    if (x.defined() && x.dim() == 4) leaf = leaf.contiguous(format);
+    leaves.push_back(x.defined() ? leaf.detach().requires_grad_() : leaf);
+  }
+  Tensors results = op(leaves);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Tensor positions = arange(results[i].numel(), {.dtype = float64}).reshape(results[i].shape());
+    results[i].backward(sin(positions + static_cast<double>(i)).to(results[i].dtype()).to(device), true);
+    results[i] = results[i].detach();
+  }
+  for (const Tensor& leaf : leaves) {
+    if (leaf.defined()) results.push_back(leaf.grad());
+  }
+  return results;
+}
+
+/// Differences are of the largest element: gradients are long sums that cancel.
+void compare(const std::function<Tensors(Inputs)>& op, const Tensors& inputs) {
+  for (const DType dtype : {float64, float32, float16, bfloat16}) {
+    CAPTURE(name_of(dtype));
+    Tensors rounded;
+    for (const Tensor& x : inputs) rounded.push_back(x.defined() ? x.to(dtype) : x);
+    for (const MemoryFormat format : {MemoryFormat::contiguous, channels_last}) {
+      const Tensors actual = run(op, rounded, dtype, test_device(), format);
+      const Tensors expected = run(op, rounded, float64, "reference", format);
+      REQUIRE(actual.size() == expected.size());
+      for (size_t i = 0; i < actual.size(); ++i) {
+        CAPTURE(i);
+        const Tensor difference = actual[i].to(Device()).to(float64) - expected[i].to(Device());
+        const double largest = expected[i].abs().max().item<double>();
+        const double allowed = dtype == float64   ? 1e-11
+                               : dtype == float32 ? 1e-4
+                               : dtype == float16 ? 1e-2
+                                                  : 5e-2;
+        CHECK(difference.abs().max().item<double>() <= allowed * largest);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("conv1x1_stats: sizes around those of tiles, panels and vectors") {
+  CAPTURE(test_seed());
+  manual_seed(test_seed());
+  struct Size {
+    int64_t images, in, height, width, out;
+  };
+  for (const Size& size : {Size{1, 2, 9, 11, 40}, Size{2, 33, 13, 7, 1}, Size{1, 64, 17, 19, 64},
+                           Size{3, 130, 3, 3, 17}, Size{1, 32, 16, 33, 48}, Size{1, 1, 1, 2, 1}}) {
+    const auto& [N, C, H, W, O] = size;
+    CAPTURE(size.in);
+    CAPTURE(size.out);
+    const auto draw = [](const Shape& shape) { return rand(shape, {.dtype = float64}); };
+    const Tensor x = draw({N, C, H, W}) - 0.5, weight = draw({O, C, 1, 1}) - 0.5, bias = draw({O});
+    const auto op = [](Inputs in) {
+      const auto [y, mean, var] = conv1x1_stats(in[0], in[1], in[2], in[3], in[4], in[5], in[6]);
+      return Tensors{y, mean, var};
+    };
+    compare(op, {x, weight, bias, {}, {}, {}, {}});
+    compare(op, {x, weight, {}, draw({C}) - 0.5, draw({C}) + 0.5, draw({C}) + 0.5, draw({C}) - 0.5});
+  }
+}
+
+TEST_CASE("batch_norm_relu: sizes around those of vectors and blocks") {
+  CAPTURE(test_seed());
+  manual_seed(test_seed());
+  for (const Shape& shape :
+       {Shape{2, 3, 5, 7}, Shape{1, 33, 17, 16}, Shape{4, 130, 3, 2}, Shape{300, 17, 1, 1}}) {
+    CAPTURE(to_string(shape));
+    const auto draw = [](const Shape& of) { return rand(of, {.dtype = float64}); };
+    const auto op = [](Inputs in) { return Tensors{batch_norm_relu(in[0], in[1], in[2], {}, {}, in[3])}; };
+    const Tensor x = draw(shape), weight = draw({shape[1]}) + 0.5, bias = draw({shape[1]}) - 0.5;
+    compare(op, {x, weight, bias, {}});
+    compare(op, {x, weight, bias, draw(shape) - 0.5});
+  }
+}
