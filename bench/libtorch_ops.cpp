@@ -122,15 +122,6 @@ void add_softmax() {
   });
 }
 
-/// Into a new tensor: at::layer_norm takes none that is given.
-void add_layer_norm() {
-  add("layer_norm/1024 columns", [](auto& state) {
-    const at::InferenceMode guard;
-    const Tensor x = at::randn({16384, 1024}), weight = at::ones({1024}), bias = at::zeros({1024});
-    time(state, {.bytes = bytes_of({x, x})}, [&] { at::layer_norm(x, {1024}, weight, bias); });
-  });
-}
-
 void add_indexing() {
   add("indexing/gather in rows", [](auto& state) {
     const at::InferenceMode guard;
@@ -311,7 +302,6 @@ int main(int argc, char** argv) {
   add_transposes();
   add_reductions();
   add_softmax();
-  add_layer_norm();
   add_indexing();
   add_products(at::kFloat, "");
   add_products(at::kBFloat16, bench::kBFloat16);

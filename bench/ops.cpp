@@ -99,13 +99,6 @@ void add_softmax() {
   });
 }
 
-void add_layer_norm() {
-  add("layer_norm/1024 columns", [](auto& state) {
-    const Tensor x = randn({16384, 1024}), weight = ones({1024}), bias = zeros({1024});
-    time(state, {.bytes = bytes_of({x, x})}, [&] { layer_norm(x, {1024}, weight, bias); });
-  });
-}
-
 /// Positions below `end` in no order.
 Tensor positions(const Shape& shape, int64_t end) { return (rand(shape) * end).to(int64); }
 
@@ -301,7 +294,6 @@ int main(int argc, char** argv) {
   add_transposes();
   add_reductions();
   add_softmax();
-  add_layer_norm();
   add_indexing();
   add_products(float32, "");
   add_products(bfloat16, bench::kBFloat16);
