@@ -12,7 +12,11 @@ Tensor Tensor::bfloat16() const { return to(DType::bfloat16); }
 Tensor Tensor::to(MemoryFormat format) const { return contiguous(format); }
 Tensor Tensor::clone() const { return mezzo::clone(*this); }
 Tensor Tensor::contiguous(MemoryFormat format) const {
-  return is_contiguous(format) ? *this : mezzo::clone(*this, format);
+  if (!is_contiguous(format)) return mezzo::clone(*this, format);
+  if (format == contiguous_format || strides() == channels_last_strides(shape())) return *this;
+  // With one channel, or one pixel, both formats are the same memory. The strides are to tell which is meant:
+  // layers choose their output's format by them.
+  return mezzo::permute(mezzo::view(*this, {size(0), size(2), size(3), size(1)}), {0, 3, 1, 2});
 }
 
 Tensor Tensor::reshape(const Shape& shape) const { return mezzo::reshape(*this, shape); }

@@ -9,6 +9,7 @@
 #include "autograd/ops.h"
 #include "nn/activation.h"
 #include "nn/residual.h"
+#include "tensor/tensor_impl.h"
 #include "nn/stages.h"
 
 namespace mezzo::nn {
@@ -96,7 +97,7 @@ Tensor run_chain(Layers layers, const Tensor& x) {
     y = conv1x1_stats(y[0], conv.weight, conv.bias, mean, var, norm.weight, norm.bias, norm.eps());
   }
   // Laid out as the layers would have left it one by one.
-  return x.is_contiguous() ? y[0].contiguous() : y[0];
+  return format_of(x) == channels_last ? y[0] : y[0].contiguous();
 }
 
 /// bn(conv(x)) with running statistics: y = (w s) * x + (b - mean) s + bias, s = weight / sqrt(var + eps).

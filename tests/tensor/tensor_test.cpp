@@ -104,6 +104,17 @@ TEST_CASE("views of a channels-last tensor keep its order of memory") {
   CHECK_THROWS_AS(make({1}).contiguous(channels_last), Error);
 }
 
+TEST_CASE("tensor: with one channel the strides say which format was asked for, in the same memory") {
+  const Tensor x = make({1, 2, 3, 4, 5, 6, 7, 8}, {2, 1, 2, 2});
+  const Tensor last = x.contiguous(channels_last);
+  CHECK(last.data() == x.data());
+  CHECK(last.strides() == Shape{4, 1, 2, 1});
+  CHECK(x.contiguous().strides() == x.strides());
+  CHECK(close(last, x, 0));
+  CHECK(conv2d(last, ones({3, 1, 1, 1}, {.dtype = float64, .device = test_device()}))
+            .strides() == Shape{12, 1, 6, 3});
+}
+
 TEST_CASE("repeat, stack and cat") {
   const Tensor x = make({1, 2});
   CHECK(values(x.repeat({2, 2})) == Values{1, 2, 1, 2, 1, 2, 1, 2});
