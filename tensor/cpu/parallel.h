@@ -41,4 +41,21 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
   }
 }
 
+/// While it lives, kernels and libraries called from this thread use it alone if the work is `small`: over
+/// before another thread has woken.
+class SmallWork {
+ public:
+  explicit SmallWork(bool small) : threads_(small ? num_threads() : 1) {
+    if (threads_ > 1) set_num_threads(1);
+  }
+  ~SmallWork() {
+    if (threads_ > 1) set_num_threads(threads_);
+  }
+  SmallWork(const SmallWork&) = delete;
+  SmallWork& operator=(const SmallWork&) = delete;
+
+ private:
+  int threads_;  ///< to be set again
+};
+
 }  // namespace mezzo::cpu

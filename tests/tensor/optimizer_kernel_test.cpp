@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tensor/threads.h"
 #include "tests/support.h"
 #include "tests/tensor/optimizer_kernels.h"
 
@@ -146,8 +147,11 @@ TEST_CASE("many parameters in one call: as one after the other") {
     adam(table(false), adam_tensors(.01, t, y.param, y.grad, y.first, y.second), adam_options);
     sgd(table(false), {y.param.view(), y.grad.view(), y.first.view(), i % 2 == 0}, sgd_options);
   }
+  const int threads = num_threads();
+  set_num_threads(3);
   table(false).adam(all_adam, adam_options);
   table(false).sgd(all_sgd, sgd_options);
+  set_num_threads(threads);
   for (size_t i = 0; i < together.size(); ++i) {
     CAPTURE(i);
     CHECK(together[i].param.same_bits(apart[i].param));

@@ -111,8 +111,8 @@ TEST_CASE("tensor: with one channel the strides say which format was asked for, 
   CHECK(last.strides() == Shape{4, 1, 2, 1});
   CHECK(x.contiguous().strides() == x.strides());
   CHECK(close(last, x, 0));
-  CHECK(conv2d(last, ones({3, 1, 1, 1}, {.dtype = float64, .device = test_device()}))
-            .strides() == Shape{12, 1, 6, 3});
+  CHECK(conv2d(last, ones({3, 1, 1, 1}, {.dtype = float64, .device = test_device()})).strides() ==
+        Shape{12, 1, 6, 3});
 }
 
 TEST_CASE("repeat, stack and cat") {

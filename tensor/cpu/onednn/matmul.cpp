@@ -5,12 +5,16 @@
 
 #include "tensor/cpu/onednn/plan.h"
 #include "tensor/cpu/onednn/products.h"
+#include "tensor/cpu/parallel.h"
 #include "tensor/cpu/scratch.h"
 
 namespace mezzo::cpu::onednn {
 namespace {
 
 using dnnl::memory;
+
+// Multiply-adds for which waking another thread pays: a few microseconds of one.
+constexpr int64_t kParallelTerms = 1 << 18;
 
 enum Operation { inner_product = 101, inner_product_weight_grad, batched };
 
@@ -83,6 +87,7 @@ void multiply_batches(const View& out, const View& a, const View& b, const View&
 }  // namespace
 
 void matmul(const View& out, const View& a, const View& b, const View& bias) {
+  const SmallWork alone(out.numel() * a.shape[a.shape.dim() - 1] < kParallelTerms);
   if (out.shape.dim() == 2 && is_row_major(a)) return multiply_rows(out, a, b, bias);
   if (out.shape.dim() == 2 && is_row_major(transposed(a)) && is_row_major(b) && !bias.given() &&
       !has_tiles(a.dtype)) {
