@@ -40,7 +40,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     result, text = run("--steps", 3, "--amp", "bf16", "--trace", "--report", folder / "gradients.png", *out)
     assert result["amp"] == "bf16" and result["dtype"] == "bfloat16"
-    assert "conv2d" in text and "bfloat16, bfloat16, bfloat16" in text and "overflowed" in text, text
+    assert "conv1x1_stats" in text and "bfloat16, bfloat16, bfloat16" in text and "overflowed" in text, text
     assert (folder / "gradients.png").stat().st_size > 1000
 
     result, text = run("--steps", 3, "--amp", "fp16", "--compare", *out)

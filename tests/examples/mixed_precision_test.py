@@ -38,12 +38,12 @@ assert "step 4: scale 65536, scaled gradient inf, skipped: w = 0.5" in walk
 
 expected = [
     "x + y is float32, matmul(x, y) is bfloat16",
-    "low: matmul addmm linear conv2d",
+    "low: matmul addmm linear conv2d scaled_dot_product_attention",
+    "low_operands: conv1x1_stats",
     "op calls came as policy went as",
-    "conv2d 1 float32, float32, float32 low bfloat16, bfloat16, bfloat16",
-    "batch_norm 1 bfloat16, float32, float32, float32, float32 keep bfloat16, float32, float32, float32, float32",
-    "relu 1 bfloat16 keep bfloat16",
-    "conv2d 1 bfloat16, float32, float32 low bfloat16, bfloat16, bfloat16",
+    "conv1x1_stats 1 float32, float32, float32, -, -, -, - low_operands bfloat16, bfloat16, bfloat16, -, -, -, -",
+    "conv1x1_stats 1 bfloat16, float32, float32, float32, float32, float32, float32 "
+    "low_operands bfloat16, bfloat16, bfloat16, float32, float32, float32, float32",
     "mse_loss 1 bfloat16, float32 full float32, float32",
     "without a scale: 0",
     f"times 65536: {half(1e-8 * 65536):.6g}",
@@ -53,7 +53,7 @@ expected = [
     f"linear: weight is float32 but input is bfloat16; input [1,4] bfloat16 {device}, "
     f"weight [1,4] float32 {device}, bias [1] float32 {device}; in head; convert one with to(dtype)",
 ]
-assert half(1e-8) == 0 and expected[9:11] == ["times 65536: 0.000655174", "unscaled: 9.99717e-09"]
+assert half(1e-8) == 0 and expected[8:10] == ["times 65536: 0.000655174", "unscaled: 9.99717e-09"]
 lines = [" ".join(line.split()) for line in output.splitlines()]
 position = 0
 for line in expected:
