@@ -9,8 +9,8 @@
 #include "autograd/ops.h"
 #include "nn/activation.h"
 #include "nn/residual.h"
-#include "tensor/tensor_impl.h"
 #include "nn/stages.h"
+#include "tensor/tensor_impl.h"
 
 namespace mezzo::nn {
 

@@ -267,8 +267,8 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   using T = typename Products::Real;
   const int64_t P = x.shape[0], C = x.shape[1], O = out.shape[1];
   const Products products(weight, P, {.weight_grad = true, .input_grad = grads.x.given()});
-  // Each chunk has a gradient of the weight of its own: together they are a sixteenth of x, or eight.
-  const Chunks chunks(P, products.tile_rows(), std::clamp<int64_t>(P / (16 * O), 8, 32));
+  // Each chunk has a gradient of the weight of its own: together they are a 32nd of x, or eight of them.
+  const Chunks chunks(P, products.tile_rows(), std::clamp<int64_t>(P / (32 * O), 8, 32));
   const int64_t parts = chunks.parts(3 * C * O);
   const Workspaces<Products> workspaces(products, parts, C, O);
   const auto partials = products.partials(chunks.count);
