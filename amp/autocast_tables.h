@@ -137,6 +137,7 @@ inline constexpr Row rows[] = {
     {OpId::matmul, low, low},
     {OpId::addmm, low, low},
     {OpId::linear, low, low},
+    {OpId::linear_relu, low, low},
     {OpId::conv2d, low, low},
     {OpId::conv2d_input_grad, keep, keep},
     {OpId::conv2d_weight_grad, keep, keep},

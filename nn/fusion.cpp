@@ -8,6 +8,7 @@
 #include "autograd/cast_hook.h"
 #include "autograd/ops.h"
 #include "nn/activation.h"
+#include "nn/linear.h"
 #include "nn/residual.h"
 #include "nn/stages.h"
 #include "tensor/tensor_impl.h"
@@ -42,6 +43,7 @@ class Reader {
   Conv2d* conv(size_t i) const { return at(i) ? as<Conv2d>(*at(i)) : nullptr; }
   Conv2d* conv1x1(size_t i) const { return conv(i) && conv(i)->is_1x1() ? conv(i) : nullptr; }
   BatchNorm* batch_norm(size_t i) const { return at(i) ? as_batch_norm(*at(i)) : nullptr; }
+  Linear* linear(size_t i) const { return at(i) ? as<Linear>(*at(i)) : nullptr; }
   bool relu(size_t i) const { return at(i) && is_relu(*at(i)); }
 
  private:
@@ -72,12 +74,19 @@ std::string_view why_alone(Layers layers, size_t i) {
   return "no ReLU follows";
 }
 
-/// Whether a convolution takes x without complaint, cast or not.
+/// Whether a product of x and a weight is no fault of dtype or device, cast or not.
+bool go_together(const Tensor& x, const Tensor& weight) {
+  if (x.device() != weight.device()) return false;
+  if (!cast_hook()) return x.dtype() == weight.dtype();
+  return is_floating(x.dtype()) && x.dtype() != float64 && weight.dtype() != float64;
+}
+
+/// Whether a layer takes x without complaint.
 bool takes(const Conv2d& conv, const Tensor& x) {
-  if (!x.defined() || x.dim() != 4 || x.size(1) != conv.weight.size(1) || x.device() != conv.weight.device())
-    return false;
-  if (!cast_hook()) return x.dtype() == conv.weight.dtype();
-  return is_floating(x.dtype()) && x.dtype() != float64 && conv.weight.dtype() != float64;
+  return x.defined() && x.dim() == 4 && x.size(1) == conv.weight.size(1) && go_together(x, conv.weight);
+}
+bool takes(const Linear& linear, const Tensor& x) {
+  return x.defined() && x.dim() > 0 && x.size(-1) == linear.weight.size(1) && go_together(x, linear.weight);
 }
 
 /// A chain; x fits its first convolution, and so all of them.
@@ -141,6 +150,12 @@ Tensor run_stage(const Stage& stage, Layers layers, const Tensor& x) {
         return run_folded(*read.conv(0), *read.batch_norm(1), x);
       }
       break;
+    case Stage::linear_relu:
+      if (takes(*read.linear(0), x)) {
+        const ModuleScope scope(layers[0].first);
+        return mezzo::linear_relu(x, read.linear(0)->weight, read.linear(0)->bias);
+      }
+      break;
     case Stage::alone:
       break;
   }
@@ -179,6 +194,9 @@ void add_entries(FusionPlan& plan, const std::string& path, Module& module) {
         case Stage::batch_norm_relu:
           plan.entries.push_back({to_last, "batch_norm_relu"});
           break;
+        case Stage::linear_relu:
+          plan.entries.push_back({to_last, "linear_relu"});
+          break;
         case Stage::folded:
           plan.entries.push_back({to_last, "conv2d with the scaled weights of a BatchNorm in evaluation"});
           break;
@@ -210,6 +228,8 @@ std::vector<Stage> stages_of(Layers layers) {
       stages.push_back({Stage::chain, i, n, {}});
     else if (norm && read.relu(i + 1))
       stages.push_back({Stage::batch_norm_relu, i, 2, {}});
+    else if (read.linear(i) && read.relu(i + 1))
+      stages.push_back({Stage::linear_relu, i, 2, {}});
     else if (read.conv(i) && next && !read.relu(i + 2) && !next->uses_batch() &&
              next->num_features() == read.conv(i)->weight.size(0))
       stages.push_back({Stage::folded, i, 2, {}});

@@ -4,6 +4,7 @@
 //   convolution 1x1, BatchNorm, ReLU, convolution 1x1, ...   conv1x1_stats for each convolution
 //   BatchNorm, ReLU                                          batch_norm_relu
 //   convolution, BatchNorm in evaluation, no ReLU            one convolution with scaled weights
+//   Linear, ReLU                                             linear_relu
 //
 // Sequential and Residual find these patterns among their children; conv_bn_relu says one in a forward that
 // is written by hand. A layer with a hook stays alone, and so does one of another type, derived ones

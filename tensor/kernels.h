@@ -108,6 +108,11 @@ struct Conv1x1Grads {
   View x, weight, bias, norm_weight, norm_bias;
 };
 
+/// Results of linear_grad, each of which may be not given.
+struct LinearGrads {
+  View x, weight, bias;
+};
+
 /// Operands and result have out's shape and any dtypes: operands are converted to `compute` (float64,
 /// float32, an integer type or bool), the op runs in it, and the result is converted to out's dtype.
 using PointwiseKernel = void (*)(DType compute, const View& out, std::span<const View> in);
@@ -152,6 +157,14 @@ struct Kernels {
   /// out[..., M, N] = a[..., M, K] b[..., K, N] (+ bias[N]); batch dimensions are equal (expanded by stride
   /// 0). All of one floating or integer dtype.
   void (*matmul)(const View& out, const View& a, const View& b, const View& bias) = nullptr;
+
+  /// out [P, O] = x [P, C] weight[O, C]ᵀ + bias[O] (which may be not given), and if `relu` the larger of that
+  /// and 0. All of one floating dtype.
+  void (*linear)(const View& out, const View& x, const View& weight, const View& bias, bool relu) = nullptr;
+  /// With G = grad_out, or, if `out` is given, where that is above 0: x = G weight, weight = Gᵀ x, bias = sum
+  /// of G's rows.
+  void (*linear_grad)(const LinearGrads& grads, const View& grad_out, const View& out, const View& x,
+                      const View& weight) = nullptr;
 
   /// input [N, C, H, W], weight [O, C / groups, KH, KW], bias [O] or not given, out [N, O, OH, OW]; each in
   /// the layout that its strides say, row-major and channels-last at the speed of the library below.

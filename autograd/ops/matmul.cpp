@@ -134,22 +134,25 @@ struct AddMM : Composed<AddMM> {
   }
 };
 
-struct Linear {
-  static constexpr OpId id = OpId::linear;
+/// y = x Wᵀ + b, and after it a relu or not.
+template <OpId row, bool relu>
+struct LinearMap {
+  static constexpr OpId id = row;
 
   void check(Inputs in) const {
+    constexpr std::string_view name = info(row).name;
     const Tensor &x = in[0], &weight = in[1], &bias = in[2];
-    check_same_dtype("linear", {{"input", x}, {"weight", weight}, {"bias", bias}});
-    refuse_bool("linear", in.first(2));
-    if (weight.dim() != 2) fail("linear", "weight must be [out, in]", {{"input", x}, {"weight", weight}});
+    check_same_dtype(name, {{"input", x}, {"weight", weight}, {"bias", bias}});
+    refuse_bool(name, in.first(2));
+    if (relu && !is_floating(x.dtype())) fail(name, "needs a floating dtype", {{"input", x}});
+    if (weight.dim() != 2) fail(name, "weight must be [out, in]", {{"input", x}, {"weight", weight}});
     if (x.dim() == 0 || x.size(-1) != weight.size(1)) {
-      fail("linear",
+      fail(name,
            text("input has ", x.dim() ? x.size(-1) : 0, " features but weight expects ", weight.size(1)),
            {{"input", x}, {"weight", weight}});
     }
     if (bias.defined() && bias.shape() != Shape{weight.size(0)}) {
-      fail("linear", text("bias must have ", weight.size(0), " elements"),
-           {{"weight", weight}, {"bias", bias}});
+      fail(name, text("bias must have ", weight.size(0), " elements"), {{"weight", weight}, {"bias", bias}});
     }
   }
 
@@ -160,23 +163,41 @@ struct Linear {
     const Tensor out = empty(shape, {.dtype = x.dtype(), .device = x.device()});
     const Tensor x_rows = rows(x);
     kernels(x.device())
-        .matmul(rows(out).view_of_memory(), x_rows.view_of_memory(), weight.t().view_of_memory(),
-                view_or_none(bias));
+        .linear(rows(out).view_of_memory(), x_rows.view_of_memory(), weight.view_of_memory(),
+                view_or_none(bias), relu);
     save(save.needs(1) ? x : Tensor());
-    save(save.needs(0) ? weight : Tensor());
+    save(weight);
+    save(relu ? out : Tensor());
     return out;
   }
 
-  /// y = x W^T + b: dx = dy W, dW = dy^T x, db = sum of dy's rows.
+  /// For the gradient g of the sum: dx = g W, dW = gᵀ x, db = sum of g's rows.
   Tensors backward(Node& node, Inputs g) const {
-    const Tensor x = node.saved(0), weight = node.saved(1);
+    const Tensor x = node.saved(0), weight = node.saved(1), out = node.saved(2);
     Tensors grads(3);
-    if (node.needs(0)) grads[0] = matmul(g[0], weight);
-    if (node.needs(1)) grads[1] = matmul(rows(g[0]).t(), rows(x));
-    if (node.needs(2)) grads[2] = sum(rows(g[0]), 0);
+    if (grad_enabled()) {
+      const Tensor passed = relu ? where(gt(out, 0), g[0], 0) : g[0];
+      if (node.needs(0)) grads[0] = mezzo::matmul(passed, weight);
+      if (node.needs(1)) grads[1] = mezzo::matmul(rows(passed).t(), rows(x));
+      if (node.needs(2)) grads[2] = sum(rows(passed), 0);
+      return grads;
+    }
+    // Kept until the kernel is done: where strides ask for it, rows() copies.
+    const auto rows_or_none = [](const Tensor& tensor) { return tensor.defined() ? rows(tensor) : tensor; };
+    const Tensor g_rows = rows(g[0]), x_rows = rows_or_none(x), out_rows = rows_or_none(out);
+    const TensorOptions like{.dtype = g_rows.dtype(), .device = g_rows.device()};
+    if (node.needs(0)) grads[0] = empty(node.input_info(0).shape, like);
+    if (node.needs(1)) grads[1] = empty(weight.shape(), like);
+    if (node.needs(2)) grads[2] = empty({weight.size(0)}, like);
+    kernels(g_rows.device())
+        .linear_grad({view_or_none(rows_or_none(grads[0])), view_or_none(grads[1]), view_or_none(grads[2])},
+                     g_rows.view_of_memory(), view_or_none(out_rows), view_or_none(x_rows),
+                     weight.view_of_memory());
     return grads;
   }
 };
+struct Linear : LinearMap<OpId::linear, false> {};
+struct LinearRelu : LinearMap<OpId::linear_relu, true> {};
 
 }  // namespace ops
 
@@ -186,6 +207,9 @@ Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, double beta, dou
 }
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return call(ops::Linear{}, x, weight, bias);
+}
+Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return call(ops::LinearRelu{}, x, weight, bias);
 }
 
 template <>
@@ -224,6 +248,17 @@ std::vector<Sample> samples<OpId::linear>() {
           {"batch, no bias", {uniform_sample({2, 3, 4}), uniform_sample({5, 4})}, run},
           {"4-d", {uniform_sample({2, 3, 2, 4}), uniform_sample({2, 4}), uniform_sample({2})}, run},
           {"one vector", {uniform_sample({4}), uniform_sample({2, 4}), uniform_sample({2})}, run},
+          {"no rows", {uniform_sample({0, 4}), uniform_sample({2, 4}), uniform_sample({2})}, run}};
+}
+
+template <>
+std::vector<Sample> samples<OpId::linear_relu>() {
+  const auto run = [](Inputs in) {
+    return Tensors{linear_relu(in[0], in[1], in.size() > 2 ? in[2] : Tensor())};
+  };
+  return {{"rows", {uniform_sample({3, 4}), uniform_sample({5, 4}), uniform_sample({5})}, run},
+          {"many rows, no bias", {uniform_sample({2, 19, 4}), uniform_sample({3, 4})}, run},
+          {"4-d", {uniform_sample({2, 3, 2, 4}), uniform_sample({2, 4}), uniform_sample({2})}, run},
           {"no rows", {uniform_sample({0, 4}), uniform_sample({2, 4}), uniform_sample({2})}, run}};
 }
 

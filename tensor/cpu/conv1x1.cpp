@@ -1,4 +1,5 @@
-// 1x1 convolutions between batch normalisations, a pass over memory for each direction. Pixels are rows; a
+// 1x1 convolutions between batch normalisations, and linear layers, which are those without: a pass over
+// memory for each direction. Pixels are rows; a
 // thread takes a tile of rows at a time: it normalises what it reads while the tile is in the cache,
 // multiplies, and reduces what it writes. Rows are converted one by one, so that dtypes are nobody else's
 // matter.
@@ -12,28 +13,13 @@
 
 #include "tensor/cpu/channels.h"
 #include "tensor/cpu/kernel_families.h"
+#include "tensor/cpu/matmul.h"
 #include "tensor/cpu/panel_products.h"
 #include "tensor/cpu/rounded_products.h"
+#include "tensor/cpu/row_chunks.h"
 
 namespace mezzo::cpu {
 namespace {
-
-/// The rows of a matrix as arrays of T.
-template <class T>
-struct Rows {
-  const View& view;
-
-  int64_t columns() const { return view.shape[1]; }
-  const T* read(int64_t row, T* buffer) const {
-    return read_run(view, row * view.strides[0], view.strides[1], columns(), buffer);
-  }
-  T* write(int64_t row, T* buffer) const {
-    return write_run(view, row * view.strides[0], view.strides[1], columns(), buffer);
-  }
-  void finish(int64_t row, const T* run) const {
-    write_back(view, row * view.strides[0], view.strides[1], columns(), run);
-  }
-};
 
 /// A NormRelu's numbers per column.
 template <class T>
@@ -62,61 +48,6 @@ struct Norm {
     }
     return buffer;
   }
-};
-
-/// How P rows are cut: into chunks that begin at tiles.
-struct Chunks {
-  int64_t rows, tile_rows, count;
-
-  Chunks(int64_t rows, int64_t tile_rows, int64_t most) : rows(rows), tile_rows(tile_rows) {
-    count = std::min(most, tiles());
-  }
-  int64_t tiles() const { return (rows + tile_rows - 1) / tile_rows; }
-  /// First row of a chunk; of chunk `count`: the end.
-  int64_t begin(int64_t chunk) const { return std::min(rows, tiles() * chunk / count * tile_rows); }
-
-  /// f(chunk, first row, number of rows, part) for the tiles of all chunks, chunks in parallel.
-  template <class F>
-  void for_tiles(int64_t terms_of_row, F&& f) const {
-    parallel_for(count, grain(terms_of_row), [&](int64_t first, int64_t last, int64_t part) {
-      for (int64_t chunk = first; chunk < last; ++chunk)
-        for (int64_t row = begin(chunk); row < begin(chunk + 1); row += tile_rows)
-          f(chunk, row, std::min(tile_rows, begin(chunk + 1) - row), part);
-    });
-  }
-  int64_t parts(int64_t terms_of_row) const { return parallel_parts(count, grain(terms_of_row)); }
-
- private:
-  /// Chunks for which waking another thread pays.
-  int64_t grain(int64_t terms_of_row) const {
-    constexpr int64_t kTerms = 1 << 16;
-    return 1 + kTerms / std::max<int64_t>(1, rows / std::max<int64_t>(1, count) * terms_of_row);
-  }
-};
-
-/// Memory of a part of the work: the products' tiles and some lines.
-template <class Products>
-class Workspaces {
- public:
-  using T = typename Products::Real;
-  static constexpr int64_t kLines = 4;
-
-  Workspaces(const Products& products, int64_t parts, int64_t in, int64_t out)
-      : line_((std::max(in, out) + 15) / 16 * 16),
-        bytes_(products.workspace_bytes() + static_cast<size_t>(kLines * line_) * sizeof(T)),
-        scratch_(static_cast<size_t>(parts) * bytes_) {}
-
-  std::byte* products(int64_t part) const {
-    return scratch_.as<std::byte>() + static_cast<size_t>(part) * bytes_;
-  }
-  T* line(int64_t part, int64_t i) const {
-    return reinterpret_cast<T*>(products(part + 1)) - (i + 1) * line_;
-  }
-
- private:
-  int64_t line_;
-  size_t bytes_;
-  Scratch scratch_;
 };
 
 /// Mean and squared deviations of columns, a tile after the other, each about its first row: within a tile a
@@ -154,36 +85,6 @@ class Moments {
   int64_t rows_ = 0;
 };
 
-/// Two sums for each column, of each chunk: in T within a tile, in double above.
-class ChunkSums {
- public:
-  ChunkSums(int64_t chunks, int64_t columns)
-      : chunks_(chunks), columns_(columns), values_(static_cast<size_t>(2 * chunks * columns)) {}
-  Pair at(int64_t chunk) {
-    double* first = values_.data() + 2 * chunk * columns_;
-    return {first, first + columns_};
-  }
-  std::span<const double> first() const { return {values_.data(), static_cast<size_t>(columns_)}; }
-  std::span<const double> second() const {
-    return {values_.data() + columns_, static_cast<size_t>(columns_)};
-  }
-  /// Chunk 0 becomes the sum of all.
-  void add_up() {
-    for (int64_t i = 1; i < chunks_; ++i)
-      for (int64_t c = 0; c < 2 * columns_; ++c)
-        values_[static_cast<size_t>(c)] += values_[static_cast<size_t>(2 * i * columns_ + c)];
-  }
-
- private:
-  int64_t chunks_, columns_;
-  std::vector<double> values_;
-};
-
-template <class T>
-void move_into(double* total, std::vector<T>& sums) {
-  for (size_t c = 0; c < sums.size(); ++c) total[c] += static_cast<double>(std::exchange(sums[c], T(0)));
-}
-
 /// `rows` rows of a matrix, of which the first and some may lie behind the end.
 void add_ahead(Ahead& ahead, const View& matrix, int64_t row, int64_t rows) {
   rows = std::min(rows, matrix.given() ? matrix.shape[0] - row : 0);
@@ -192,9 +93,10 @@ void add_ahead(Ahead& ahead, const View& matrix, int64_t row, int64_t rows) {
             rows * matrix.strides[0] * static_cast<int64_t>(size_of(matrix.dtype)));
 }
 
+/// mean and var may be not given; relu: of the result.
 template <class Products>
 void forward_as(const View& out, const View& mean, const View& var, const View& x, const NormRelu& norm_relu,
-                const View& weight, const View& bias) {
+                const View& weight, const View& bias, bool relu) {
   using T = typename Products::Real;
   const int64_t P = x.shape[0], C = x.shape[1], O = out.shape[1];
   const Products products(weight, P, {.forward = true});
@@ -218,13 +120,20 @@ void forward_as(const View& out, const View& mean, const View& var, const View& 
       T* y = Rows<T>{out}.write(first + i, line);
 #pragma omp simd
       for (int64_t o = 0; o < O; ++o) y[o] = sums[o] + biases[static_cast<size_t>(o)];
+      if (relu) {
+#pragma omp simd
+        for (int64_t o = 0; o < O; ++o) y[o] = y[o] < T(0) ? T(0) : y[o];
+      }
       Rows<T>{out}.finish(first + i, y);
-      moments[static_cast<size_t>(part)].add(Rows<T>{out}.read(first + i, buffer));  // rounded
+      if (mean.given())
+        moments[static_cast<size_t>(part)].add(Rows<T>{out}.read(first + i, buffer));  // rounded
     }
-    moments[static_cast<size_t>(part)].finish_tile(totals.at(chunk),
-                                                   static_cast<double>(first - chunks.begin(chunk)));
+    if (mean.given())
+      moments[static_cast<size_t>(part)].finish_tile(totals.at(chunk),
+                                                     static_cast<double>(first - chunks.begin(chunk)));
   });
 
+  if (!mean.given()) return;
   for (int64_t chunk = 1; chunk < chunks.count; ++chunk) {
     const int64_t begin = chunks.begin(chunk);
     merge_moments(totals.at(0), static_cast<double>(begin), totals.at(chunk),
@@ -238,22 +147,30 @@ void forward_as(const View& out, const View& mean, const View& var, const View& 
   store_per_channel(var, variances);
 }
 
-/// G = grad_out + offset + slope * (out - mean): what the gradients of the statistics add.
+/// G = grad_out + offset + slope * (out - mean), where the latter are what the gradients of the statistics
+/// add; or, after a relu, grad_out where `out` is above 0.
 template <class T>
 struct OutputGradient {
   std::vector<T> offset, slope, mean;
-  bool constant;  ///< slope and offset are 0
+  bool relu, plain;  ///< plain: G is grad_out
 
-  OutputGradient(const View& grad_mean, const View& grad_var, const View& mean_, int64_t P, int64_t O)
+  OutputGradient(const View& grad_mean, const View& grad_var, const View& mean_, bool relu, int64_t P,
+                 int64_t O)
       : offset(per_channel<T>(grad_mean, O, 0)),
         slope(per_channel<T>(grad_var, O, 0)),
         mean(per_channel<T>(mean_, O, 0)),
-        constant(!grad_mean.given() && !grad_var.given()) {
+        relu(relu),
+        plain(!grad_mean.given() && !grad_var.given() && !relu) {
     for (T& value : offset) value /= static_cast<T>(P);
     for (T& value : slope) value *= 2 / static_cast<T>(P);
   }
   const T* apply(const T* g, const T* out, T* buffer) const {
-    if (constant) return g;
+    if (plain) return g;
+    if (relu) {
+#pragma omp simd
+      for (size_t o = 0; o < mean.size(); ++o) buffer[o] = out[o] > T(0) ? g[o] : T(0);
+      return buffer;
+    }
 #pragma omp simd
     for (size_t o = 0; o < mean.size(); ++o) buffer[o] = g[o] + (offset[o] + slope[o] * (out[o] - mean[o]));
     return buffer;
@@ -263,19 +180,19 @@ struct OutputGradient {
 template <class Products>
 void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& grad_mean, const View& grad_var,
                  const View& out, const View& mean, const View& x, const NormRelu& norm_relu,
-                 const View& weight) {
+                 const View& weight, bool relu) {
   using T = typename Products::Real;
-  const int64_t P = x.shape[0], C = x.shape[1], O = out.shape[1];
-  const Products products(weight, P, {.weight_grad = true, .input_grad = grads.x.given()});
+  const int64_t P = (x.given() ? x : grad_out).shape[0], C = weight.shape[1], O = weight.shape[0];
+  const Products products(weight, P, {.weight_grad = grads.weight.given(), .input_grad = grads.x.given()});
   // Each chunk has a gradient of the weight of its own: together they are a 32nd of x, or eight of them.
   const Chunks chunks(P, products.tile_rows(), std::clamp<int64_t>(P / (32 * O), 8, 32));
   const int64_t parts = chunks.parts(3 * C * O);
   const Workspaces<Products> workspaces(products, parts, C, O);
-  const auto partials = products.partials(chunks.count);
+  const auto partials = products.partials(grads.weight.given() ? chunks.count : 0);
   ChunkSums norm_sums(std::max<int64_t>(1, chunks.count), C),
       bias_sums(std::max<int64_t>(1, chunks.count), O);
   const Norm<T> norm(norm_relu, C);
-  const OutputGradient<T> output(grad_mean, grad_var, mean, P, O);
+  const OutputGradient<T> output(grad_mean, grad_var, mean, relu, P, O);
   struct TileSums {
     std::vector<T> bias, norm_bias, norm_weight;
   };
@@ -289,17 +206,18 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
     if (!grad_out.given()) std::fill_n(other, O, T(0));
     for (int64_t i = 0; i < rows; ++i) {
       const T* g = grad_out.given() ? Rows<T>{grad_out}.read(first + i, other) : other;
-      const T* y = output.constant ? nullptr : Rows<T>{out}.read(first + i, buffer);
+      const T* y = output.plain ? nullptr : Rows<T>{out}.read(first + i, buffer);
       const T* total = output.apply(g, y, line);
 #pragma omp simd
       for (size_t o = 0; o < sum.bias.size(); ++o) sum.bias[o] += total[o];
       tiles.put_grad(i, total);
-      tiles.put_input(i, norm.apply(Rows<T>{x}.read(first + i, buffer), line));
+      if (grads.weight.given()) tiles.put_input(i, norm.apply(Rows<T>{x}.read(first + i, buffer), line));
     }
-    if (first == chunks.begin(chunk)) std::fill_n(partials.at(chunk), partials.size, T(0));
+    if (grads.weight.given() && first == chunks.begin(chunk))
+      std::fill_n(partials.at(chunk), partials.size, T(0));
     Ahead ahead;
     for (const View* matrix : {&x, &out, &grad_out}) add_ahead(ahead, *matrix, first + rows, rows);
-    tiles.add_weight_grad(partials.at(chunk), rows, ahead);
+    if (grads.weight.given()) tiles.add_weight_grad(partials.at(chunk), rows, ahead);
     move_into(bias_sums.at(chunk).first, sum.bias);
     if (!grads.x.given()) return;
     tiles.multiply_grad(rows, ahead);
@@ -326,7 +244,7 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
     move_into(norm_sums.at(chunk).second, sum.norm_weight);
   });
 
-  products.finish_weight_grad(grads.weight, partials, chunks.count);
+  if (grads.weight.given()) products.finish_weight_grad(grads.weight, partials, chunks.count);
   if (grads.bias.given()) {
     bias_sums.add_up();
     store_per_channel(grads.bias, bias_sums.first());
@@ -339,35 +257,70 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   store_per_channel(grads.norm_weight, weights);
 }
 
-/// Calls f with the type of products for x's dtype.
+/// Calls f with the type of products for a weight.
 template <class F>
-void with_products(const View& x, int64_t out_channels, F&& f) {
-  if (x.dtype == DType::float64) return f.template operator()<PanelProducts<double>>();
+void with_products(const View& weight, F&& f) {
+  if (weight.dtype == DType::float64) return f.template operator()<PanelProducts<double>>();
   if constexpr (onednn::available) {
-    if (RoundedProducts::serve(x.dtype, x.shape[1], out_channels))
+    if (RoundedProducts::serve(weight.dtype, weight.shape[1], weight.shape[0]))
       return f.template operator()<RoundedProducts>();
   }
   f.template operator()<PanelProducts<float>>();
 }
 
-void forward(const View& out, const View& mean, const View& var, const View& x, const NormRelu& norm,
-             const View& weight, const View& bias) {
-  with_products(x, out.shape[1],
-                [&]<class Products>() { forward_as<Products>(out, mean, var, x, norm, weight, bias); });
+void conv1x1_stats(const View& out, const View& mean, const View& var, const View& x, const NormRelu& norm,
+                   const View& weight, const View& bias) {
+  with_products(
+      weight, [&]<class Products>() { forward_as<Products>(out, mean, var, x, norm, weight, bias, false); });
 }
 
-void backward(const Conv1x1Grads& grads, const View& grad_out, const View& grad_mean, const View& grad_var,
-              const View& out, const View& mean, const View& x, const NormRelu& norm, const View& weight) {
-  with_products(x, out.shape[1], [&]<class Products>() {
-    backward_as<Products>(grads, grad_out, grad_mean, grad_var, out, mean, x, norm, weight);
+void conv1x1_stats_grad(const Conv1x1Grads& grads, const View& grad_out, const View& grad_mean,
+                        const View& grad_var, const View& out, const View& mean, const View& x,
+                        const NormRelu& norm, const View& weight) {
+  with_products(weight, [&]<class Products>() {
+    backward_as<Products>(grads, grad_out, grad_mean, grad_var, out, mean, x, norm, weight, false);
+  });
+}
+
+template <class T>
+void relu_rows(const View& matrix) {
+  const Rows<T> rows{matrix};
+  std::vector<T> buffer(static_cast<size_t>(rows.columns()));
+  for (int64_t row = 0; row < matrix.shape[0]; ++row) {
+    const T* x = rows.read(row, buffer.data());
+    T* y = rows.write(row, buffer.data());
+    for (int64_t c = 0; c < rows.columns(); ++c) y[c] = x[c] < T(0) ? T(0) : x[c];
+    rows.finish(row, y);
+  }
+}
+
+void linear(const View& out, const View& x, const View& weight, const View& bias, bool relu) {
+  // With so few rows, packing the weight would take longer than they do.
+  constexpr int64_t kFewRows = 16;
+  if (!is_floating(out.dtype) || x.shape[0] < kFewRows || weight.numel() == 0) {
+    matmul(out, x, transposed(weight), bias);
+    if (relu) (out.dtype == DType::float64 ? relu_rows<double> : relu_rows<float>)(out);
+    return;
+  }
+  with_products(weight,
+                [&]<class Products>() { forward_as<Products>(out, {}, {}, x, {}, weight, bias, relu); });
+}
+
+void linear_grad(const LinearGrads& grads, const View& grad_out, const View& out, const View& x,
+                 const View& weight) {
+  with_products(weight, [&]<class Products>() {
+    backward_as<Products>({grads.x, grads.weight, grads.bias, {}, {}}, grad_out, {}, {}, out, {}, x, {},
+                          weight, out.given());
   });
 }
 
 }  // namespace
 
 void add_conv1x1(Kernels& table) {
-  table.conv1x1_stats = forward;
-  table.conv1x1_stats_grad = backward;
+  table.conv1x1_stats = conv1x1_stats;
+  table.conv1x1_stats_grad = conv1x1_stats_grad;
+  table.linear = linear;
+  table.linear_grad = linear_grad;
 }
 
 }  // namespace mezzo::cpu

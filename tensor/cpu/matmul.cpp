@@ -147,23 +147,6 @@ void multiply(const View& out, const View& a, const View& b, const View& bias) {
   add_product(out, a, b);
 }
 
-void matmul(const View& out, const View& a, const View& b, const View& bias) {
-  if (out.numel() == 0) return;
-  if (size_at(a, 1) == 0) return fill_with_bias(out, bias, out.shape.dim() - 1);
-  const Shape row_major = contiguous_strides(out.shape);
-  if (out.shape.dim() > 2 && same_in_every_batch(b) && has_strides(out, row_major) &&
-      has_strides(a, contiguous_strides(a.shape))) {
-    return matmul(rows_of(out), rows_of(a), first_matrix(b), bias);
-  }
-  const DType dtype = product_dtype(out.dtype);
-  const Shape left_strides = expanded_together(a, b) ? contiguous_strides(a.shape) : matrix_strides(a, dtype);
-  const StagedInput left(a, dtype, left_strides), right(b, dtype, matrix_strides(b, dtype)),
-      offset(bias, dtype, {1});
-  const StagedOutput result(out, dtype, row_major);
-  multiply(result.view(), left.view(), right.view(), offset.view());
-  result.finish();
-}
-
 }  // namespace
 
 DType product_dtype(DType dtype) {
@@ -197,6 +180,23 @@ void add_product(const View& out, const View& a, const View& b) {
     constexpr bool by_onednn = onednn::available && dtype == DType::float32;
     if constexpr (!is_half(dtype) && dtype != DType::bool_ && !by_onednn) add_product_as<T>(out, a, b);
   });
+}
+
+void matmul(const View& out, const View& a, const View& b, const View& bias) {
+  if (out.numel() == 0) return;
+  if (size_at(a, 1) == 0) return fill_with_bias(out, bias, out.shape.dim() - 1);
+  const Shape row_major = contiguous_strides(out.shape);
+  if (out.shape.dim() > 2 && same_in_every_batch(b) && has_strides(out, row_major) &&
+      has_strides(a, contiguous_strides(a.shape))) {
+    return matmul(rows_of(out), rows_of(a), first_matrix(b), bias);
+  }
+  const DType dtype = product_dtype(out.dtype);
+  const Shape left_strides = expanded_together(a, b) ? contiguous_strides(a.shape) : matrix_strides(a, dtype);
+  const StagedInput left(a, dtype, left_strides), right(b, dtype, matrix_strides(b, dtype)),
+      offset(bias, dtype, {1});
+  const StagedOutput result(out, dtype, row_major);
+  multiply(result.view(), left.view(), right.view(), offset.view());
+  result.finish();
 }
 
 void add_matmul(Kernels& table) { table.matmul = &matmul; }

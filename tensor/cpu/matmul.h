@@ -16,6 +16,9 @@ void fill_with_bias(const View& out, const View& bias, int dim);
 /// The same memory as a matrix [N, M] for [M, N].
 View transposed(const View& matrix);
 
+/// As in the table of kernels.
+void matmul(const View& out, const View& a, const View& b, const View& bias);
+
 /// out[..., M, N] += a[..., M, K] b[..., K, N], by Eigen; all of one dtype other than the 16-bit ones. Each
 /// matrix has stride 1 along its rows or columns, those of `out` along its rows. The same bits for any number
 /// of threads.

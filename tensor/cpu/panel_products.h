@@ -18,19 +18,17 @@ class PanelProducts {
         use_(use),
         forward_(use.forward ? bytes(C_, O_) : 0),
         backward_(use.input_grad ? bytes(O_, C_) : 0) {
-    if (use.forward) {
-      const Tile<T> packed = forward_weight();
-      std::fill_n(packed.data, Tile<T>::size(C_, O_), T(0));
-      for_rows<T>(weight, [&](int64_t o, const T* row) {
-        for (int64_t c = 0; c < C_; ++c) packed.at(c, o / Tile<T>::kWidth)[o % Tile<T>::kWidth] = row[c];
-      });
+    const StagedInput dense(weight, dtype_of<T>, {C_, 1});
+    const T* rows_of_weight = dense.view().template as<T>();
+    if (use.forward) put_transposed(forward_weight(), rows_of_weight, C_);
+    if (use.input_grad) {
+      for (int64_t o = 0; o < O_; ++o) backward_weight().put(o, rows_of_weight + o * C_);
     }
-    if (use.input_grad) for_rows<T>(weight, [&](int64_t o, const T* row) { backward_weight().put(o, row); });
   }
 
   int64_t tile_rows() const { return tile_rows_; }
   size_t workspace_bytes() const {
-    return bytes(tile_rows_, C_) + (use_.weight_grad ? bytes(tile_rows_, O_) : 0) +
+    return bytes(tile_rows_, C_) + (use_.forward ? 0 : bytes(tile_rows_, O_)) +
            bytes(tile_rows_, std::max(C_, O_));
   }
 
@@ -39,7 +37,7 @@ class PanelProducts {
     Tiles(const PanelProducts& products, std::byte* memory)
         : products_(products),
           input_(take(memory, products.C_)),
-          grad_(products.use_.weight_grad ? take(memory, products.O_) : Tile<T>{}),
+          grad_(products.use_.forward ? Tile<T>{} : take(memory, products.O_)),
           result_(reinterpret_cast<T*>(memory)) {}
 
     void put_input(int64_t row, const T* line) const { input_.put(row, line); }

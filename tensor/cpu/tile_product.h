@@ -50,6 +50,32 @@ struct Tile {
   }
 };
 
+/// tile = matrixᵀ, for a row-major matrix [tile.columns, rows].
+template <class T>
+void put_transposed(const Tile<T>& tile, const T* matrix, int64_t rows) {
+  constexpr int64_t W = Tile<T>::kWidth;
+  constexpr int kLanes = Vec<T>::size;
+  for (int64_t p = 0; p < Tile<T>::panels(tile.columns); ++p) {
+    const int64_t width = std::min(W, tile.columns - p * W);
+    const T* from = matrix + p * W * rows;
+    int64_t k = 0;
+    for (; k + kLanes <= rows && width == W; k += kLanes) {
+      for (int64_t j = 0; j < W; j += kLanes) {
+        ei::PacketBlock<typename Vec<T>::Packet, kLanes> square;
+        for (int r = 0; r < kLanes; ++r)
+          square.packet[r] = ei::ploadu<typename Vec<T>::Packet>(from + (j + r) * rows + k);
+        ei::ptranspose(square);
+        for (int r = 0; r < kLanes; ++r) ei::pstoreu(tile.at(k + r, p) + j, square.packet[r]);
+      }
+    }
+    for (; k < rows; ++k) {
+      T* to = tile.at(k, p);
+      for (int64_t j = 0; j < width; ++j) to[j] = from[j * rows + k];
+      std::fill(to + width, to + W, T(0));
+    }
+  }
+}
+
 /// One operand of a block of products: element (row r, term k) at data[r * row + k * term], but that after
 /// `run` terms the next ones are `jump` further.
 template <class T>

@@ -24,14 +24,6 @@ inline int64_t tile_rows_for(int64_t rows, int64_t C, int64_t O, int64_t most) {
   return std::min(fit, std::max(kMultiple, (rows + kMultiple - 1) / kMultiple * kMultiple));
 }
 
-/// Calls f(o, w[o]) with the rows of a matrix as arrays of T.
-template <class T, class F>
-void for_rows(const View& matrix, F&& f) {
-  std::vector<T> buffer(static_cast<size_t>(matrix.shape[1]));
-  for (int64_t o = 0; o < matrix.shape[0]; ++o)
-    f(o, read_run(matrix, o * matrix.strides[0], matrix.strides[1], matrix.shape[1], buffer.data()));
-}
-
 /// Gradients of the weight, one for each chunk of rows.
 template <class T>
 struct Partials {

@@ -103,12 +103,48 @@ void conv2d_weight_grad_as(const View& grad_weight, const View& grad_out, const 
   save(grad_weight, sums);
 }
 
+void linear(const View& out, const View& x, const View& weight, const View& bias, bool relu) {
+  const View transposed{
+      weight.data, weight.dtype, {weight.shape[1], weight.shape[0]}, {weight.strides[1], weight.strides[0]}};
+  dispatch(out.dtype, [&]<class T>(T) { matmul_as<Sum<T>>(out, x, transposed, bias); });
+  for (int64_t i = 0; relu && i < out.numel(); ++i) {
+    if (get(out, i) < 0) set(out, i, 0);
+  }
+}
+
+void linear_grad(const LinearGrads& grads, const View& grad_out, const View& out, const View& x,
+                 const View& weight) {
+  const int64_t P = grad_out.shape[0], C = weight.shape[1], O = weight.shape[0];
+  std::vector<double> g = values<double>(grad_out);
+  for (int64_t i = 0; out.given() && i < P * O; ++i) {
+    if (!(get(out, i) > 0)) g[static_cast<size_t>(i)] = 0;
+  }
+  const auto at = [&](int64_t p, int64_t o) { return g[static_cast<size_t>(p * O + o)]; };
+  for (int64_t i = 0; grads.x.given() && i < P * C; ++i) {
+    double sum = 0;
+    for (int64_t o = 0; o < O; ++o) sum += at(i / C, o) * get(weight, o * C + i % C);
+    set(grads.x, i, sum);
+  }
+  for (int64_t i = 0; grads.weight.given() && i < O * C; ++i) {
+    double sum = 0;
+    for (int64_t p = 0; p < P; ++p) sum += at(p, i / C) * get(x, p * C + i % C);
+    set(grads.weight, i, sum);
+  }
+  for (int64_t o = 0; grads.bias.given() && o < O; ++o) {
+    double sum = 0;
+    for (int64_t p = 0; p < P; ++p) sum += at(p, o);
+    set(grads.bias, o, sum);
+  }
+}
+
 }  // namespace
 
 void add_products(Kernels& table) {
   table.matmul = [](const View& out, const View& a, const View& b, const View& bias) {
     dispatch(out.dtype, [&]<class T>(T) { matmul_as<Sum<T>>(out, a, b, bias); });
   };
+  table.linear = linear;
+  table.linear_grad = linear_grad;
   table.conv2d = [](const View& out, const View& input, const View& weight, const View& bias,
                     const ConvGeometry& geometry) {
     dispatch(out.dtype, [&]<class T>(T) { conv2d_as<Sum<T>>(out, input, weight, bias, geometry); });

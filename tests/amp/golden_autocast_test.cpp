@@ -160,7 +160,7 @@ TEST_CASE("golden: dtypes of results under autocast, every op of both tables") {
                                    "conv2d_input_grad",
                                    "conv2d_weight_grad"};
   // What nn makes of several layers: tests/nn/fusion_test.cpp.
-  const std::set<std::string> fused{"batch_norm_relu", "conv1x1_stats"};
+  const std::set<std::string> fused{"batch_norm_relu", "conv1x1_stats", "linear_relu"};
   for (size_t k = 0; k < kOps; ++k) {
     const std::string op(info(static_cast<OpId>(k)).name);
     CAPTURE(op);

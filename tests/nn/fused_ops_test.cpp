@@ -3,8 +3,9 @@
 
 #include "autograd/ops.h"
 #include "tensor/random.h"
-#include "tests/golden.h"
-#include "tests/support.h"
+#include "tests/error_text.h"
+#include "tests/nn/layers.h"
+#include "tests/values.h"
 
 using namespace mezzo;
 
@@ -92,4 +93,74 @@ TEST_CASE("batch_norm_relu: sizes around those of vectors and blocks") {
     compare(op, {x, weight, bias, {}});
     compare(op, {x, weight, bias, draw(shape) - 0.5});
   }
+}
+
+TEST_CASE("linear and linear_relu: sizes around those of tiles, panels and vectors") {
+  CAPTURE(test_seed());
+  manual_seed(test_seed());
+  for (const Shape& size : {Shape{15, 3, 40}, Shape{16, 33, 1}, Shape{300, 64, 64}, Shape{70, 130, 17},
+                            Shape{129, 32, 48}, Shape{33, 1, 2}}) {
+    CAPTURE(to_string(size));
+    const auto draw = [](const Shape& of) { return rand(of, {.dtype = float64}) - 0.5; };
+    const Tensor x = draw({size[0], size[1]}), weight = draw({size[2], size[1]}), bias = draw({size[2]});
+    compare([](Inputs in) { return Tensors{linear(in[0], in[1], in[2])}; }, {x, weight, bias});
+    compare([](Inputs in) { return Tensors{linear_relu(in[0], in[1], in[2])}; }, {x, weight, {}});
+  }
+}
+
+TEST_CASE("what the fused ops refuse") {
+  const Tensor x = uniform({1, 2, 3, 3}), weight = uniform({4, 2, 1, 1}), channel = uniform({2});
+  const auto refused = [](const std::function<void()>& f, const std::string& start) {
+    CHECK(error_text(f).starts_with(start));
+  };
+  refused([&] { conv1x1_stats(uniform({2, 3}), weight); }, "conv1x1_stats: input must be [N, C, H, W]");
+  refused([&] { conv1x1_stats(x, uniform({4, 2, 3, 3})); }, "conv1x1_stats: weight must be [O, 2, 1, 1]");
+  refused([&] { conv1x1_stats(x, uniform({0, 2, 1, 1})); }, "conv1x1_stats: needs at least 1 channel");
+  refused([&] { conv1x1_stats(x, weight, channel); }, "conv1x1_stats: bias must have 4 elements");
+  refused([&] { conv1x1_stats(x, weight, {}, channel); }, "conv1x1_stats: mean and var go together");
+  refused([&] { conv1x1_stats(x, weight, {}, {}, {}, channel); }, "conv1x1_stats: norm_weight needs mean");
+  refused([&] { conv1x1_stats(x, weight, {}, uniform({3}), uniform({3})); },
+          "conv1x1_stats: mean must have 2 elements");
+  refused([&] { conv1x1_stats(x, weight.to(float64)); }, "conv1x1_stats: ");
+  refused(
+      [&] {
+        batch_norm_relu(x, channel, channel, {}, {}, uniform({1, 2, 3, 1}));
+      },
+      "batch_norm_relu: input and residual must have one shape and dtype");
+  refused([&] { batch_norm_relu(x, uniform({3}), channel, {}, {}); },
+          "batch_norm_relu: input has 2 channels but weight has 3 elements");
+}
+
+TEST_CASE("a gradient that somebody holds is not written over") {
+  manual_seed(test_seed());
+  Tensor x = uniform({1, 4, 3, 3}).contiguous(channels_last).requires_grad_();
+  const Tensor weight = uniform({4, 4, 1, 1}), channel = uniform({4});
+  const Tensor g = uniform({1, 4, 3, 3}).contiguous(channels_last), before = g.clone();
+  const auto check = [&](const std::function<Tensor(const Tensor&)>& op) {
+    x.set_grad({});
+    Tensor y = op(x);
+    y.backward(g, true);
+    CHECK(close(g, before, 0));
+    const Tensor once = x.grad().clone();
+    (y * 1.0).backward(g, true);  // the gradient of y is one that nobody holds
+    CHECK(close(x.grad(), once * 2, 1e-5));
+    Tensor held;
+    y.register_hook([&](const Tensor& grad) {
+      held = grad;
+      return Tensor();
+    });
+    (y * 2.0).backward(g);
+    CHECK(close(held, g * 2, 0));
+  };
+  check([&](const Tensor& in) { return conv1x1_stats(in, weight, {}, channel, channel + 1)[0]; });
+  check([&](const Tensor& in) { return batch_norm_relu(in, channel, {}, {}, {}); });
+}
+
+TEST_CASE("a large mean does the statistics no harm") {
+  manual_seed(test_seed());
+  const Tensor x = randn({1, 4, 30, 30}, {.device = test_device()}) + 1e4;
+  const auto [y, mean, var] = conv1x1_stats(x, make({1, 0, 0, 0}, {1, 4, 1, 1}, float32));
+  const Tensor exact = x.to(float64).narrow(1, 0, 1);
+  CHECK(close(var.to(float64), mezzo::var(exact, {0, 2, 3}, 0), 1e-4));
+  CHECK(close(mean.to(float64), exact.mean({0, 2, 3}), 1e-7));
 }

@@ -45,6 +45,8 @@ class TileProduct {
 
  private:
   struct Primitive;
+  static std::shared_ptr<const Primitive> make(int64_t M, int64_t N, int64_t K, bool transposed_sum);
+
   std::shared_ptr<const Primitive> primitive_;
 };
 

@@ -1,6 +1,9 @@
 // Products of bfloat16 tiles inside a fused kernel's threads.
 #include <omp.h>
 
+#include <array>
+#include <map>
+
 #include "tensor/cpu/onednn/plan.h"
 #include "tensor/cpu/onednn/products.h"
 
@@ -28,6 +31,17 @@ class OneThread {
 }  // namespace
 
 TileProduct::TileProduct(int64_t M, int64_t N, int64_t K, bool transposed_sum) {
+  // Looking a primitive up in oneDNN's own cache takes longer than the products of a small layer.
+  constexpr size_t kMost = 256;
+  thread_local std::map<std::array<int64_t, 4>, std::shared_ptr<const Primitive>> made;
+  if (made.size() > kMost) made.clear();
+  auto& kept = made[{M, N, K, transposed_sum}];
+  if (!kept) kept = make(M, N, K, transposed_sum);
+  primitive_ = kept;
+}
+
+std::shared_ptr<const TileProduct::Primitive> TileProduct::make(int64_t M, int64_t N, int64_t K,
+                                                                bool transposed_sum) {
   const OneThread guard;
   const auto bf16 = memory::data_type::bf16;
   const memory::desc a({M, K}, bf16, transposed_sum ? memory::dims{1, M} : memory::dims{K, 1});
@@ -40,7 +54,7 @@ TileProduct::TileProduct(int64_t M, int64_t N, int64_t K, bool transposed_sum) {
     how.set_post_ops(sum);
   }
   const dnnl::matmul::primitive_desc desc({a, b, out}, how, engine());
-  primitive_ = std::make_shared<const Primitive>(dnnl::matmul(desc), out, a, b, desc.scratchpad_desc());
+  return std::make_shared<const Primitive>(dnnl::matmul(desc), out, a, b, desc.scratchpad_desc());
 }
 
 size_t TileProduct::scratch_bytes() const { return primitive_ ? primitive_->scratchpad.get_size() : 0; }
