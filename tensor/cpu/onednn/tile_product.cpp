@@ -54,7 +54,7 @@ std::shared_ptr<const TileProduct::Primitive> TileProduct::make(int64_t M, int64
     how.set_post_ops(sum);
   }
   const dnnl::matmul::primitive_desc desc({a, b, out}, how, engine());
-  return std::make_shared<const Primitive>(dnnl::matmul(desc), out, a, b, desc.scratchpad_desc());
+  return std::make_shared<const Primitive>(Primitive{dnnl::matmul(desc), out, a, b, desc.scratchpad_desc()});
 }
 
 size_t TileProduct::scratch_bytes() const { return primitive_ ? primitive_->scratchpad.get_size() : 0; }
