@@ -86,7 +86,8 @@ void backward_relu(const View& grad_input, const View& grad_weight, const View& 
                    const View& grad_residual, const View& grad_out, const View& out, const View& input,
                    const View& mean, const View& invstd, const View& weight, const View& bias,
                    bool batch_statistics) {
-  std::vector<double> values(static_cast<size_t>(input.numel()));
+  std::vector<double> values(
+      static_cast<size_t>(input.numel() + 1));  // never without memory: channel() adds to it
   const View passed{values.data(), DType::float64, input.shape, contiguous_strides(input.shape)};
   std::vector<double> outputs(values.size());
   View y{outputs.data(), DType::float64, input.shape, contiguous_strides(input.shape)};
