@@ -102,8 +102,8 @@ struct NormRelu {
   View mean, invstd, weight, bias;
 };
 
-/// Results of conv1x1_stats_grad: those of the columns are [O] or [C]; x and bias may be not given, the last
-/// two are with a mean.
+/// Results of conv1x1_stats_grad: those of the columns are [O] or [C]; the first three may be not given, the
+/// last two are with a mean, and then so is x.
 struct Conv1x1Grads {
   View x, weight, bias, norm_weight, norm_bias;
 };

@@ -110,14 +110,16 @@ struct Conv1x1Stats {
 
     Tensors grads(7);
     if (node.needs(x) || normalised) grads[x] = in_place ? grad_y : empty_like(pixels);
-    grads[weight] = empty(in[weight].shape(), {.dtype = in[weight].dtype(), .device = y.device()});
+    if (node.needs(weight))
+      grads[weight] = empty(in[weight].shape(), {.dtype = y.dtype(), .device = y.device()});
     if (node.needs(bias)) grads[bias] = empty(in[bias].shape(), {.dtype = y.dtype(), .device = y.device()});
     for (const size_t k : {norm_weight, norm_bias}) {
       if (normalised) grads[k] = empty({pixels.size(1)}, of_channels);
     }
     kernels(y.device())
         .conv1x1_stats_grad(
-            {grads[x].defined() ? as_matrix(grads[x]) : View(), as_matrix_of_weights(grads[weight]),
+            {grads[x].defined() ? as_matrix(grads[x]) : View(),
+             grads[weight].defined() ? as_matrix_of_weights(grads[weight]) : View(),
              view_or_none(grads[bias]), view_or_none(grads[norm_weight]), view_or_none(grads[norm_bias])},
             grad_y.defined() ? as_matrix(grad_y) : View(), view_or_none(g[1]), view_or_none(g[2]),
             as_matrix(y), y_mean.view_of_memory(), as_matrix(pixels), norm(in, invstd),

@@ -26,26 +26,12 @@ Columns columns_of(const Operands& operands) {
   return channels_of(views);
 }
 
-/// Numbers of the normalisation per channel.
-template <class T>
-struct Numbers {
-  std::vector<T> mean, invstd, scale, bias;
-
-  Numbers(int64_t channels, const View& mean, const View& invstd, const View& weight, const View& bias)
-      : mean(per_channel<T>(mean, channels, 0)),
-        invstd(per_channel<T>(invstd, channels, 1)),
-        scale(per_channel<T>(weight, channels, 1)),
-        bias(per_channel<T>(bias, channels, 0)) {
-    for (size_t c = 0; c < scale.size(); ++c) scale[c] *= this->invstd[c];
-  }
-};
-
 /// The gradients that reach the normalised sum in a strip: all of grad_out, or what passes the relu, where
 /// its output was above 0. Where no output is given, the sum is made again.
 template <class T>
 class Arriving {
  public:
-  Arriving(const Operands& operands, const Columns& columns, const Numbers<T>& numbers, int64_t strip)
+  Arriving(const Operands& operands, const Columns& columns, const NormNumbers<T>& numbers, int64_t strip)
       : operands_(operands),
         columns_(columns),
         lanes_(columns.lanes(strip)),
@@ -84,8 +70,8 @@ class Arriving {
 
 /// Sums of g and of g * (x - mean) over a block of a strip.
 template <class T>
-void block_sums(const Operands& operands, const Columns& columns, const Numbers<T>& numbers, int64_t strip,
-                int64_t block, Pair sums_out) {
+void block_sums(const Operands& operands, const Columns& columns, const NormNumbers<T>& numbers,
+                int64_t strip, int64_t block, Pair sums_out) {
   const int64_t width = columns.width(strip), lanes = columns.lanes(strip);
   const Lanes<T> mean(numbers.mean, columns, strip);
   const Arriving<T> arriving(operands, columns, numbers, strip);
@@ -110,7 +96,7 @@ void block_sums(const Operands& operands, const Columns& columns, const Numbers<
 /// grad_input = scale * (g - base - (x - mean) * slope), or scale * g without `batch_statistics`; and
 /// grad_residual = g.
 template <class T, bool batch_statistics>
-void write_gradients(const Operands& operands, const Columns& columns, const Numbers<T>& numbers,
+void write_gradients(const Operands& operands, const Columns& columns, const NormNumbers<T>& numbers,
                      const std::vector<T>& bases, const std::vector<T>& slopes) {
   columns.for_blocks([&](int64_t strip, int64_t block) {
     const Lanes<T> scale(numbers.scale, columns, strip), mean(numbers.mean, columns, strip);
@@ -146,7 +132,7 @@ void backward_as(const Operands& operands, const View& grad_weight, const View& 
                  const View& invstd, const View& weight, const View& bias, bool batch_statistics) {
   const Columns columns = columns_of(operands);
   const int64_t channels = columns.columns();
-  const Numbers<T> numbers(channels, mean, invstd, weight, bias);
+  const NormNumbers<T> numbers(channels, mean, invstd, weight, bias);
 
   Partial partial(columns);
   columns.for_blocks([&](int64_t strip, int64_t block) {

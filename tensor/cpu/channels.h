@@ -22,6 +22,21 @@ inline void store_per_channel(const View& view, std::span<const double> values) 
             static_cast<int64_t>(values.size()));
 }
 
+/// A normalisation's numbers per channel, with scale = invstd * weight; what is not given stands for 0, or 1
+/// as a factor.
+template <class T>
+struct NormNumbers {
+  std::vector<T> mean, invstd, scale, bias;
+
+  NormNumbers(int64_t channels, const View& mean, const View& invstd, const View& weight, const View& bias)
+      : mean(per_channel<T>(mean, channels, 0)),
+        invstd(per_channel<T>(invstd, channels, 1)),
+        scale(per_channel<T>(weight, channels, 1)),
+        bias(per_channel<T>(bias, channels, 0)) {
+    for (size_t c = 0; c < scale.size(); ++c) scale[c] *= this->invstd[c];
+  }
+};
+
 /// Two sums per channel: side by side for some channels or for all.
 struct Pair {
   double *first, *second;

@@ -1,12 +1,10 @@
 // 1x1 convolutions between batch normalisations, and linear layers, which are those without: a pass over
-// memory for each direction. Pixels are rows; a
-// thread takes a tile of rows at a time: it normalises what it reads while the tile is in the cache,
-// multiplies, and reduces what it writes. Rows are converted one by one, so that dtypes are nobody else's
-// matter.
+// memory for each direction. Pixels are rows; a thread takes a tile of rows at a time: it normalises what it
+// reads while the tile is in the cache, multiplies, and reduces what it writes. Rows are converted one by
+// one, so that dtypes are nobody else's matter.
 //
 // Rows are cut into chunks in a way that shapes alone decide, and what chunks add up to is combined in order:
 // results have the same bits for any number of threads.
-#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -21,20 +19,15 @@
 namespace mezzo::cpu {
 namespace {
 
-/// A NormRelu's numbers per column.
+/// A NormRelu; one that is not given has no numbers.
 template <class T>
-struct Norm {
+struct Norm : NormNumbers<T> {
+  using NormNumbers<T>::mean, NormNumbers<T>::scale, NormNumbers<T>::bias;
   bool given;
-  std::vector<T> mean, invstd, scale, bias;
 
   Norm(const NormRelu& norm, int64_t columns)
-      : given(norm.mean.given()),
-        mean(per_channel<T>(norm.mean, columns, 0)),
-        invstd(per_channel<T>(norm.invstd, columns, 1)),
-        scale(per_channel<T>(norm.weight, columns, 1)),
-        bias(per_channel<T>(norm.bias, columns, 0)) {
-    for (size_t c = 0; c < scale.size(); ++c) scale[c] *= invstd[c];
-  }
+      : NormNumbers<T>(norm.mean.given() ? columns : 0, norm.mean, norm.invstd, norm.weight, norm.bias),
+        given(norm.mean.given()) {}
 
   T before_relu(T x, size_t c) const { return (x - mean[c]) * scale[c] + bias[c]; }
 
@@ -102,8 +95,9 @@ void forward_as(const View& out, const View& mean, const View& var, const View& 
   const Products products(weight, P, {.forward = true});
   const Chunks chunks(P, products.tile_rows(), 256);
   const Workspaces<Products> workspaces(products, chunks.parts(C * O), C, O);
-  std::vector<Moments<T>> moments(static_cast<size_t>(chunks.parts(C * O)), Moments<T>(O));
-  ChunkSums totals(std::max<int64_t>(1, chunks.count), O);
+  const int64_t measured = mean.given() ? O : 0;
+  std::vector<Moments<T>> moments(static_cast<size_t>(chunks.parts(C * O)), Moments<T>(measured));
+  ChunkSums totals(std::max<int64_t>(1, chunks.count), measured);
   const Norm<T> norm(norm_relu, C);
   const auto biases = per_channel<T>(bias, O, 0);
 
@@ -189,14 +183,14 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   const int64_t parts = chunks.parts(3 * C * O);
   const Workspaces<Products> workspaces(products, parts, C, O);
   const auto partials = products.partials(grads.weight.given() ? chunks.count : 0);
-  ChunkSums norm_sums(std::max<int64_t>(1, chunks.count), C),
-      bias_sums(std::max<int64_t>(1, chunks.count), O);
   const Norm<T> norm(norm_relu, C);
+  ChunkSums norm_sums(std::max<int64_t>(1, chunks.count), norm.given ? C : 0),
+      bias_sums(std::max<int64_t>(1, chunks.count), O);
   const OutputGradient<T> output(grad_mean, grad_var, mean, relu, P, O);
   struct TileSums {
     std::vector<T> bias, norm_bias, norm_weight;
   };
-  const std::vector<T> of_in(static_cast<size_t>(C)), of_out(static_cast<size_t>(O));
+  const std::vector<T> of_in(norm.mean.size()), of_out(static_cast<size_t>(O));
   std::vector<TileSums> sums(static_cast<size_t>(parts), {of_out, of_in, of_in});
 
   chunks.for_tiles(3 * C * O, [&](int64_t chunk, int64_t first, int64_t rows, int64_t part) {

@@ -67,7 +67,7 @@ template <class Products>
 class Workspaces {
  public:
   using T = typename Products::Real;
-  static constexpr int64_t kLines = 4;
+  static constexpr int64_t kLines = 3;
 
   Workspaces(const Products& products, int64_t parts, int64_t in, int64_t out)
       : line_((std::max(in, out) + 15) / 16 * 16),

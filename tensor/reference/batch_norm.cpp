@@ -65,10 +65,6 @@ void backward(const View& grad_input, const View& grad_weight, const View& grad_
   }
 }
 
-double value_or(const View& view, int64_t i, double otherwise) {
-  return view.given() ? get(view, i) : otherwise;
-}
-
 void forward_relu(const View& out, const View& input, const View& mean, const View& invstd,
                   const View& weight, const View& bias, const View& residual) {
   for (int64_t c = 0; c < input.shape[1]; ++c) {

@@ -15,10 +15,6 @@ Values values(const View& view) {
   return result;
 }
 
-double value_or(const View& view, int64_t i, double otherwise) {
-  return view.given() ? get(view, i) : otherwise;
-}
-
 double xhat(const View& x, const NormRelu& norm, int64_t p, int64_t c) {
   return (get(x, p * x.shape[1] + c) - get(norm.mean, c)) * get(norm.invstd, c);
 }

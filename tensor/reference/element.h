@@ -43,6 +43,10 @@ void store(const View& view, int64_t offset, T value) {
 
 /// Element i of a view, in row-major order, as a double.
 inline double get(const View& view, int64_t i) { return load<double>(view, offset_of(view, i)); }
+/// The same, or `otherwise` of a view that is not given.
+inline double value_or(const View& view, int64_t i, double otherwise) {
+  return view.given() ? get(view, i) : otherwise;
+}
 inline void set(const View& view, int64_t i, double value) { store(view, offset_of(view, i), value); }
 
 }  // namespace mezzo::reference
