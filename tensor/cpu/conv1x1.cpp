@@ -99,26 +99,22 @@ void forward_as(const View& out, const View& mean, const View& var, const View& 
   std::vector<Moments<T>> moments(static_cast<size_t>(chunks.parts(C * O)), Moments<T>(measured));
   ChunkSums totals(std::max<int64_t>(1, chunks.count), measured);
   const Norm<T> norm(norm_relu, C);
-  const auto biases = per_channel<T>(bias, O, 0);
+  auto biases = per_channel<T>(bias, O, 0);
+  biases.resize(static_cast<size_t>(Tile<T>::panels(O) * Tile<T>::kWidth));
 
   chunks.for_tiles(C * O, [&](int64_t chunk, int64_t first, int64_t rows, int64_t part) {
-    const auto tiles = products.tiles(workspaces.products(part));
+    auto tiles = products.tiles(workspaces.products(part));
     T *buffer = workspaces.line(part, 0), *line = workspaces.line(part, 1);
-    for (int64_t i = 0; i < rows; ++i)
-      tiles.put_input(i, norm.apply(Rows<T>{x}.read(first + i, buffer), line));
+    if (norm.given || !tiles.take_input(x, first, rows)) {
+      for (int64_t i = 0; i < rows; ++i)
+        tiles.put_input(i, norm.apply(Rows<T>{x}.read(first + i, buffer), line));
+    }
+    tiles.put_result_in(out, first, rows, O);
     Ahead ahead;
     add_ahead(ahead, x, first + rows, rows);
-    tiles.multiply_input(rows, ahead);
+    tiles.multiply_input(rows, biases, relu, ahead);
     for (int64_t i = 0; i < rows; ++i) {
-      const T* sums = tiles.get(i, O, buffer);
-      T* y = Rows<T>{out}.write(first + i, line);
-#pragma omp simd
-      for (int64_t o = 0; o < O; ++o) y[o] = sums[o] + biases[static_cast<size_t>(o)];
-      if (relu) {
-#pragma omp simd
-        for (int64_t o = 0; o < O; ++o) y[o] = y[o] < T(0) ? T(0) : y[o];
-      }
-      Rows<T>{out}.finish(first + i, y);
+      Rows<T>{out}.finish(first + i, tiles.result(i));
       if (mean.given())
         moments[static_cast<size_t>(part)].add(Rows<T>{out}.read(first + i, buffer));  // rounded
     }
@@ -194,7 +190,7 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   std::vector<TileSums> sums(static_cast<size_t>(parts), {of_out, of_in, of_in});
 
   chunks.for_tiles(3 * C * O, [&](int64_t chunk, int64_t first, int64_t rows, int64_t part) {
-    const auto tiles = products.tiles(workspaces.products(part));
+    auto tiles = products.tiles(workspaces.products(part));
     TileSums& sum = sums[static_cast<size_t>(part)];
     T *buffer = workspaces.line(part, 0), *line = workspaces.line(part, 1), *other = workspaces.line(part, 2);
     if (!grad_out.given()) std::fill_n(other, O, T(0));
@@ -214,9 +210,10 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
     if (grads.weight.given()) tiles.add_weight_grad(partials.at(chunk), rows, ahead);
     move_into(bias_sums.at(chunk).first, sum.bias);
     if (!grads.x.given()) return;
+    tiles.put_result_in(norm.given ? View{} : grads.x, first, rows, C);
     tiles.multiply_grad(rows, ahead);
     for (int64_t i = 0; i < rows; ++i) {
-      const T* da = tiles.get(i, C, buffer);
+      const T* da = tiles.result(i);
       T* dx = Rows<T>{grads.x}.write(first + i, line);
       if (norm.given) {
         const T* in = Rows<T>{x}.read(first + i, other);
@@ -229,10 +226,8 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
           norm_weight[c] += passed * centred;
           dx[c] = passed * norm.scale[c];
         }
-      } else {
-        std::copy_n(da, C, dx);
       }
-      Rows<T>{grads.x}.finish(first + i, dx);
+      Rows<T>{grads.x}.finish(first + i, norm.given ? dx : da);
     }
     move_into(norm_sums.at(chunk).first, sum.norm_bias);
     move_into(norm_sums.at(chunk).second, sum.norm_weight);

@@ -1,6 +1,9 @@
 // Products of tiles in panels (tile_product.h), of floats or doubles.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "tensor/cpu/tile_product.h"
 #include "tensor/cpu/tile_products.h"
 
@@ -16,42 +19,61 @@ class PanelProducts {
         C_(weight.shape[1]),
         tile_rows_(tile_rows_for(rows, C_, O_, 128)),
         use_(use),
-        forward_(use.forward ? bytes(C_, O_) : 0),
-        backward_(use.input_grad ? bytes(O_, C_) : 0) {
+        forward_(use.forward ? panel_bytes(C_, O_) : 0),
+        backward_(use.input_grad ? panel_bytes(O_, C_) : 0) {
     const StagedInput dense(weight, dtype_of<T>, {C_, 1});
-    const T* rows_of_weight = dense.view().template as<T>();
-    if (use.forward) put_transposed(forward_weight(), rows_of_weight, C_);
+    const T* lines = dense.view().template as<T>();
+    const auto in_parts = [&](int64_t count, auto&& f) {
+      parallel_for(count, 1 + kParallelElements * count / std::max<int64_t>(1, O_ * C_), f);
+    };
+    if (use.forward) {
+      in_parts(Tile<T>::panels(O_), [&](int64_t begin, int64_t end) {
+        put_transposed(forward_weight(), lines, C_, begin, end);
+      });
+    }
     if (use.input_grad) {
-      for (int64_t o = 0; o < O_; ++o) backward_weight().put(o, rows_of_weight + o * C_);
+      in_parts(O_, [&](int64_t begin, int64_t end) {
+        for (int64_t o = begin; o < end; ++o) backward_weight().put(o, lines + o * C_);
+      });
     }
   }
 
   int64_t tile_rows() const { return tile_rows_; }
   size_t workspace_bytes() const {
-    return bytes(tile_rows_, C_) + (use_.forward ? 0 : bytes(tile_rows_, O_)) +
-           bytes(tile_rows_, std::max(C_, O_));
+    return tile_bytes(C_) + (use_.forward ? 0 : tile_bytes(O_)) + tile_bytes(std::max(C_, O_));
   }
 
   class Tiles {
    public:
     Tiles(const PanelProducts& products, std::byte* memory)
-        : products_(products),
-          input_(take(memory, products.C_)),
-          grad_(products.use_.forward ? Tile<T>{} : take(memory, products.O_)),
-          result_(reinterpret_cast<T*>(memory)) {}
+        : products_(products), memory_(reinterpret_cast<T*>(memory)) {
+      // Left operands lie in rows, right ones in panels.
+      const bool transposed = products.weight_grad_is_transposed();
+      input_ = take(products.C_, products.use_.forward || transposed);
+      if (!products.use_.forward) grad_ = take(products.O_, !transposed);
+    }
 
     void put_input(int64_t row, const T* line) const { input_.put(row, line); }
     void put_grad(int64_t row, const T* line) const { grad_.put(row, line); }
-    void multiply_input(int64_t rows, Ahead& ahead) const {
-      multiply(result(products_.O_), input_, products_.forward_weight(), rows, ahead);
+    /// Forward, instead of put_input: rows of x where they lie, if they can be read so.
+    bool take_input(const View& x, int64_t row, int64_t rows) {
+      T* lines = lines_of(x, row, rows);
+      if (lines) input_ = {lines, x.strides[0], Tile<T>::kWidth, x.shape[1]};
+      return lines != nullptr;
+    }
+    /// Results of `columns` columns go to rows of `out` if they can be written there, else to memory of ours.
+    void put_result_in(const View& out, int64_t row, int64_t rows, int64_t columns) {
+      T* lines = columns % Tile<T>::kWidth == 0 ? lines_of(out, row, rows) : nullptr;
+      result_ = lines ? Tile<T>{lines, out.strides[0], Tile<T>::kWidth, columns}
+                      : Tile<T>::in_rows(memory_, columns);
+    }
+    const T* result(int64_t row) const { return result_.at(row, 0); }
+    /// result = input weightᵀ + bias, with relu max(0, that). `bias` is filled up to whole panels.
+    void multiply_input(int64_t rows, const std::vector<T>& bias, bool relu, Ahead& ahead) const {
+      multiply(result_, input_, products_.forward_weight(), rows, {.start = bias.data(), .relu = relu}, ahead);
     }
     void multiply_grad(int64_t rows, Ahead& ahead) const {
-      multiply(result(products_.C_), grad_, products_.backward_weight(), rows, ahead);
-    }
-    /// Row of the last result, of `columns` columns.
-    const T* get(int64_t row, int64_t columns, T* buffer) const {
-      result(columns).get(row, buffer);
-      return buffer;
+      multiply(result_, grad_, products_.backward_weight(), rows, {}, ahead);
     }
     void add_weight_grad(T* partial, int64_t rows, Ahead& ahead) const {
       // The smaller of two: with few input channels most of the columns would be filling.
@@ -62,23 +84,25 @@ class PanelProducts {
     }
 
    private:
-    Tile<T> take(std::byte*& memory, int64_t columns) const {
-      const Tile<T> tile{reinterpret_cast<T*>(memory), Tile<T>::padded_rows(products_.tile_rows_), columns};
-      memory += bytes(products_.tile_rows_, columns);
-      return tile;
+    Tile<T> take(int64_t columns, bool in_rows) {
+      T* data = std::exchange(memory_, memory_ + Tile<T>::size_in_rows(products_.tile_rows_, columns));
+      return in_rows ? Tile<T>::in_rows(data, columns)
+                     : Tile<T>::in_panels(data, products_.tile_rows_, columns);
     }
-    Tile<T> result(int64_t columns) const {
-      return {result_, Tile<T>::padded_rows(products_.tile_rows_), columns};
+    /// Address of rows of a matrix if these are whole blocks of T.
+    static T* lines_of(const View& matrix, int64_t row, int64_t rows) {
+      if (!matrix.given() || rows % Tile<T>::kRows != 0) return nullptr;
+      return memory_run<T>(matrix, row * matrix.strides[0], matrix.strides[1], matrix.shape[1]);
     }
 
     const PanelProducts& products_;
-    Tile<T> input_, grad_;
-    T* result_;
+    T* memory_;  ///< of the result
+    Tile<T> input_, grad_, result_;
   };
   Tiles tiles(std::byte* memory) const { return Tiles(*this, memory); }
 
   Partials<T> partials(int64_t chunks) const {
-    return {chunks, weight_grad_is_transposed() ? Tile<T>::size(C_, O_) : Tile<T>::size(O_, C_)};
+    return {chunks, weight_grad_is_transposed() ? Tile<T>::size_in_panels(C_, O_) : Tile<T>::size_in_panels(O_, C_)};
   }
   void finish_weight_grad(const View& out, const Partials<T>& partials, int64_t chunks) const {
     add_up_rows<T>(out, chunks, [&](int64_t chunk, int64_t o, int64_t first, int64_t n, T* sums) {
@@ -97,15 +121,20 @@ class PanelProducts {
   }
 
  private:
-  static size_t bytes(int64_t rows, int64_t columns) {
-    return static_cast<size_t>(Tile<T>::size(rows, columns)) * sizeof(T);
+  static size_t panel_bytes(int64_t rows, int64_t columns) {
+    return static_cast<size_t>(Tile<T>::size_in_panels(rows, columns)) * sizeof(T);
   }
-  Tile<T> forward_weight() const { return {forward_.as<T>(), Tile<T>::padded_rows(C_), O_}; }
-  Tile<T> backward_weight() const { return {backward_.as<T>(), Tile<T>::padded_rows(O_), C_}; }
-  bool weight_grad_is_transposed() const { return Tile<T>::size(C_, O_) < Tile<T>::size(O_, C_); }
+  size_t tile_bytes(int64_t columns) const {
+    return static_cast<size_t>(Tile<T>::size_in_rows(tile_rows_, columns)) * sizeof(T);
+  }
+  Tile<T> forward_weight() const { return Tile<T>::in_panels(forward_.as<T>(), C_, O_); }
+  Tile<T> backward_weight() const { return Tile<T>::in_panels(backward_.as<T>(), O_, C_); }
+  bool weight_grad_is_transposed() const {
+    return Tile<T>::size_in_panels(C_, O_) < Tile<T>::size_in_panels(O_, C_);
+  }
   Tile<T> weight_grad(T* partial) const {
-    if (weight_grad_is_transposed()) return {partial, Tile<T>::padded_rows(C_), O_};
-    return {partial, Tile<T>::padded_rows(O_), C_};
+    return weight_grad_is_transposed() ? Tile<T>::in_panels(partial, C_, O_)
+                                       : Tile<T>::in_panels(partial, O_, C_);
   }
 
   int64_t O_, C_, tile_rows_;

@@ -61,14 +61,25 @@ class RoundedProducts {
     void put_grad(int64_t row, const float* line) const {
       round_run(grad_ + row * products_.O_, line, products_.O_);
     }
-    void multiply_input(int64_t rows, const Ahead&) const {
+    /// Operands are converted to rows of ours in any case, and so are results.
+    bool take_input(const View&, int64_t, int64_t) const { return false; }
+    void put_result_in(const View&, int64_t, int64_t, int64_t columns) { columns_ = columns; }
+    const float* result(int64_t row) const { return result_ + row * columns_; }
+    void multiply_input(int64_t rows, const std::vector<float>& bias, bool relu, const Ahead&) const {
       products_.of(products_.forward_, rows).run(result_, input_, products_.weight_.as<BFloat16>(), scratch_);
+      for (int64_t i = 0; i < rows; ++i) {
+        float* y = result_ + i * columns_;
+#pragma omp simd
+        for (int64_t o = 0; o < columns_; ++o) {
+          const float sum = y[o] + bias[static_cast<size_t>(o)];
+          y[o] = relu && sum < 0 ? 0 : sum;
+        }
+      }
     }
     void multiply_grad(int64_t rows, const Ahead&) const {
       products_.of(products_.input_grad_, rows)
           .run(result_, grad_, products_.weight_.as<BFloat16>(), scratch_);
     }
-    const float* get(int64_t row, int64_t columns, float*) const { return result_ + row * columns; }
     void add_weight_grad(float* partial, int64_t rows, const Ahead&) const {
       products_.of(products_.weight_grad_, rows).run(partial, grad_, input_, scratch_);
     }
@@ -77,6 +88,7 @@ class RoundedProducts {
     const RoundedProducts& products_;
     BFloat16 *input_, *grad_;
     float* result_;
+    int64_t columns_ = 0;  ///< of the result
     std::byte* scratch_;
   };
   Tiles tiles(std::byte* memory) const { return Tiles(*this, memory); }

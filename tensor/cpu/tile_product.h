@@ -1,9 +1,10 @@
 // Products of tiles, by one thread, out of the cache: what the fused kernels multiply with. A library's call
 // for each tile costs its packing again and again; here operands are packed as they are made.
 //
-// A tile is a matrix in panels: kWidth columns of all its rows, row by row, then the next kWidth columns, the
-// last ones filled up with zeros. So each operand is read in the order in which it lies, whichever way it is
-// multiplied, and no two rows are a power of two apart, which would put them on a few sets of the cache.
+// A tile is a matrix in panels of kWidth columns, the last one filled up with zeros. The right operand lies
+// panel by panel, each row by row: so it is read in the order in which it lies, and no two rows are a power of
+// two apart, which would put them on a few sets of the cache. Of the left operand, rows are read term by term:
+// it lies row by row, in memory of ours an odd number of vectors apart, or where a tensor has it.
 #pragma once
 
 #include <algorithm>
@@ -25,37 +26,42 @@ struct Tile {
 
   static int64_t panels(int64_t columns) { return (columns + kWidth - 1) / kWidth; }
   static int64_t padded_rows(int64_t rows) { return (rows + kRows - 1) / kRows * kRows; }
+  static int64_t row_length(int64_t columns) { return panels(columns) * kWidth + Vec<T>::size; }
   /// Elements of a tile.
-  static int64_t size(int64_t rows, int64_t columns) { return padded_rows(rows) * kWidth * panels(columns); }
+  static int64_t size_in_panels(int64_t rows, int64_t columns) {
+    return padded_rows(rows) * kWidth * panels(columns);
+  }
+  static int64_t size_in_rows(int64_t rows, int64_t columns) {
+    return padded_rows(rows) * row_length(columns);
+  }
+
+  static Tile in_panels(T* data, int64_t rows, int64_t columns) {
+    return {data, kWidth, padded_rows(rows) * kWidth, columns};
+  }
+  static Tile in_rows(T* data, int64_t columns) { return {data, row_length(columns), kWidth, columns}; }
 
   T* data;
-  int64_t rows;  ///< that there is room for: a multiple of kRows
+  int64_t row_stride, panel_stride;  ///< elements to the next row, to the next panel
   int64_t columns;
 
-  T* at(int64_t row, int64_t panel) const { return data + (panel * rows + row) * kWidth; }
+  T* at(int64_t row, int64_t panel) const { return data + panel * panel_stride + row * row_stride; }
 
   /// Row `row` = line[columns].
   void put(int64_t row, const T* line) const {
-    for (int64_t c = 0; c < columns; c += kWidth) {
-      T* to = at(row, c / kWidth);
-      const int64_t n = std::min(kWidth, columns - c);
-      std::copy_n(line + c, n, to);
-      std::fill(to + n, to + kWidth, T(0));
-    }
-  }
-  /// line[columns] = row `row`.
-  void get(int64_t row, T* line) const {
-    for (int64_t c = 0; c < columns; c += kWidth)
-      std::copy_n(at(row, c / kWidth), std::min(kWidth, columns - c), line + c);
+    int64_t c = 0;
+    for (; c + kWidth <= columns; c += kWidth) std::copy_n(line + c, kWidth, at(row, c / kWidth));
+    if (c == columns) return;
+    T* to = at(row, c / kWidth);
+    std::fill(std::copy(line + c, line + columns, to), to + kWidth, T(0));
   }
 };
 
-/// tile = matrixᵀ, for a row-major matrix [tile.columns, rows].
+/// Panels [first, last) of tile = matrixᵀ, for a row-major matrix [tile.columns, rows].
 template <class T>
-void put_transposed(const Tile<T>& tile, const T* matrix, int64_t rows) {
+void put_transposed(const Tile<T>& tile, const T* matrix, int64_t rows, int64_t first, int64_t last) {
   constexpr int64_t W = Tile<T>::kWidth;
   constexpr int kLanes = Vec<T>::size;
-  for (int64_t p = 0; p < Tile<T>::panels(tile.columns); ++p) {
+  for (int64_t p = first; p < last; ++p) {
     const int64_t width = std::min(W, tile.columns - p * W);
     const T* from = matrix + p * W * rows;
     int64_t k = 0;
@@ -84,17 +90,28 @@ struct Terms {
   int64_t row, term, run, jump;
 };
 
-/// out[r][0, kWidth) (+)= sum over k < terms of a(r, k) * b[k][0, kWidth), for the kRows rows of a block.
+/// What becomes of sums beside the products: they begin at start[kWidth] if it is given, and are added to what
+/// is there, or those below 0 become 0.
 template <class T>
-void multiply_block(T* out, const Terms<T>& a, const T* b, int64_t terms, bool accumulate) {
+struct Finish {
+  const T* start = nullptr;
+  bool relu = false, accumulate = false;
+};
+
+/// out[r * out_row][0, kWidth) = sum over k < terms of a(r, k) * b[k][0, kWidth), for the kRows rows of a block.
+template <class T>
+void multiply_block(T* out, int64_t out_row, const Terms<T>& a, const T* b, int64_t terms,
+                    const Finish<T>& finish) {
   using Packet = typename Vec<T>::Packet;
   constexpr int kRows = Tile<T>::kRows, kVectors = Tile<T>::kVectors, kLanes = Vec<T>::size;
-  Packet sums[kRows][kVectors];
+  Packet sums[kRows][kVectors], start[kVectors];
+  for (int v = 0; v < kVectors; ++v)
+    start[v] = finish.start ? ei::ploadu<Packet>(finish.start + v * kLanes) : ei::pset1<Packet>(T(0));
   // Unrolled by request: else the sums live in memory.
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = ei::pset1<Packet>(T(0));
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = start[v];
   }
   const T* column = a.data;
   for (int64_t first = 0; first < terms; first += a.run, column += a.jump) {
@@ -111,12 +128,16 @@ void multiply_block(T* out, const Terms<T>& a, const T* b, int64_t terms, bool a
       }
     }
   }
+  const Packet zero = ei::pset1<Packet>(T(0));
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      T* to = out + r * Tile<T>::kWidth + v * kLanes;
-      ei::pstoreu(to, accumulate ? ei::padd(sums[r][v], ei::ploadu<Packet>(to)) : sums[r][v]);
+      T* to = out + r * out_row + v * kLanes;
+      Packet sum = sums[r][v];
+      if (finish.accumulate) sum = ei::padd(sum, ei::ploadu<Packet>(to));
+      if (finish.relu) sum = ei::pselect(ei::pcmp_lt(sum, zero), zero, sum);  // NaN stays
+      ei::pstoreu(to, sum);
     }
   }
 }
@@ -146,15 +167,21 @@ class Ahead {
   size_t count_ = 0;
 };
 
-/// out[rows, N] = a[rows, K] b[K, N]. The rows of `b` are the terms: b.rows >= K.
+/// out[rows, N] = a[rows, K] b[K, N], from start[N, filled up] on if it is given.
 template <class T>
-void multiply(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows, Ahead& ahead) {
+void multiply(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows, const Finish<T>& finish,
+              Ahead& ahead) {
   constexpr int64_t W = Tile<T>::kWidth;
-  for (int64_t p = 0; p < Tile<T>::panels(out.columns); ++p)
+  const int64_t run = a.panel_stride == W ? a.columns : W;
+  for (int64_t p = 0; p < Tile<T>::panels(out.columns); ++p) {
+    Finish<T> of_panel = finish;
+    if (finish.start) of_panel.start += p * W;
     for (int64_t i = 0; i < rows; i += Tile<T>::kRows) {
-      multiply_block(out.at(i, p), {a.at(i, 0), W, 1, W, a.rows * W}, b.at(0, p), a.columns, false);
+      multiply_block(out.at(i, p), out.row_stride, {a.at(i, 0), a.row_stride, 1, run, a.panel_stride},
+                     b.at(0, p), a.columns, of_panel);
       ahead.step();
     }
+  }
 }
 
 /// out[M, N] += a[rows, M]ᵀ b[rows, N].
@@ -163,7 +190,8 @@ void multiply_transposed(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b,
   constexpr int64_t W = Tile<T>::kWidth;
   for (int64_t p = 0; p < Tile<T>::panels(out.columns); ++p)
     for (int64_t m = 0; m < a.columns; m += Tile<T>::kRows) {
-      multiply_block(out.at(m, p), {a.at(0, m / W) + m % W, 1, W, rows, 0}, b.at(0, p), rows, true);
+      multiply_block(out.at(m, p), out.row_stride, {a.at(0, m / W) + m % W, 1, a.row_stride, rows, 0},
+                     b.at(0, p), rows, {.accumulate = true});
       ahead.step();
     }
 }
