@@ -163,7 +163,7 @@ void add_products(DType dtype, const std::string& suffix) {
     conv(shape, "forward",
          [](auto& x, auto& weight, auto&, auto& geometry) { conv2d(x, weight, {}, geometry); });
     conv(shape, "input", [](auto& x, auto& weight, auto& g, auto& geometry) {
-      conv2d_input_grad(g, weight, x.shape(), geometry);
+      conv2d_input_grad(g, weight, x.shape(), geometry, channels_last);
     });
     conv(shape, "weight", [](auto& x, auto& weight, auto& g, auto& geometry) {
       conv2d_weight_grad(g, x, weight.shape(), geometry);

@@ -1,4 +1,5 @@
-// Convolutions: prepares the operands for oneDNN; what it does not do runs as matrix products over im2col.
+// Convolutions: as linear maps of pixels where they are that; else prepares the operands for oneDNN, and what
+// it does not do runs as matrix products over im2col.
 #include <algorithm>
 #include <cstring>
 
@@ -140,8 +141,30 @@ struct Method {
   StagedOutput output(const View& view) const { return {view, dtype, strides(view)}; }
 };
 
+/// True for a 1x1 convolution of every pixel with all operands' channels side by side: a linear map of
+/// pixels, which is faster.
+bool is_linear(const View& weight, const View& out, const View& input, const ConvGeometry& geometry) {
+  constexpr std::array<int64_t, 2> ones{1, 1}, zeros{0, 0};
+  return weight.shape[2] == 1 && weight.shape[3] == 1 && weight.numel() != 0 && out.numel() != 0 &&
+         geometry.groups == 1 && geometry.stride == ones && geometry.padding == zeros &&
+         geometry.padding_after == zeros && has_strides(out, channels_last_strides(out.shape)) &&
+         has_strides(input, channels_last_strides(input.shape)) &&
+         has_strides(weight, contiguous_strides(weight.shape));
+}
+
+/// Pixels by channels.
+View pixels_of(const View& image) {
+  const int64_t channels = image.shape[1];
+  return {image.data, image.dtype, {image.numel() / channels, channels}, {channels, 1}};
+}
+View matrix_of(const View& weight) {
+  return {weight.data, weight.dtype, {weight.shape[0], weight.shape[1]}, {weight.shape[1], 1}};
+}
+
 void conv2d(const View& out, const View& input, const View& weight, const View& bias,
             const ConvGeometry& geometry) {
+  if (is_linear(weight, out, input, geometry))
+    return kernels({}).linear(pixels_of(out), pixels_of(input), matrix_of(weight), bias, false);
   const Method method(out, input, weight);
   const auto x = method.input(input), w = method.input(weight);
   const StagedInput b(bias, method.dtype, {1});
@@ -157,6 +180,10 @@ void conv2d(const View& out, const View& input, const View& weight, const View& 
 
 void conv2d_input_grad(const View& grad_input, const View& grad_out, const View& weight,
                        const ConvGeometry& geometry) {
+  if (is_linear(weight, grad_out, grad_input, geometry)) {
+    return kernels({}).linear(pixels_of(grad_input), pixels_of(grad_out), transposed(matrix_of(weight)), {},
+                              false);
+  }
   const Method method(grad_out, grad_input, weight);
   const auto dy = method.input(grad_out), w = method.input(weight);
   const auto dx = method.output(grad_input);
@@ -171,6 +198,10 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
 
 void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const View& input,
                         const ConvGeometry& geometry) {
+  if (is_linear(grad_weight, grad_out, input, geometry)) {
+    const View matrix = matrix_of(grad_weight);
+    return kernels({}).linear_grad({{}, matrix, {}}, pixels_of(grad_out), {}, pixels_of(input), matrix);
+  }
   const Method method(grad_out, input, grad_weight);
   const auto dy = method.input(grad_out), x = method.input(input);
   const auto dw = method.output(grad_weight);

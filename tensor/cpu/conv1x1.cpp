@@ -1,4 +1,4 @@
-// 1x1 convolutions between batch normalisations, and linear layers, which are those without: a pass over
+// 1x1 convolutions between batch normalisations, and linear maps, which are those without: a pass over
 // memory for each direction. Pixels are rows; a thread takes a tile of rows at a time: it normalises what it
 // reads while the tile is in the cache, multiplies, and reduces what it writes. Rows are converted one by
 // one, so that dtypes are nobody else's matter.
@@ -11,7 +11,7 @@
 
 #include "tensor/cpu/channels.h"
 #include "tensor/cpu/kernel_families.h"
-#include "tensor/cpu/matmul.h"
+#include "tensor/cpu/linear.h"
 #include "tensor/cpu/panel_products.h"
 #include "tensor/cpu/rounded_products.h"
 #include "tensor/cpu/row_chunks.h"
@@ -203,11 +203,10 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
       tiles.put_grad(i, total);
       if (grads.weight.given()) tiles.put_input(i, norm.apply(Rows<T>{x}.read(first + i, buffer), line));
     }
-    if (grads.weight.given() && first == chunks.begin(chunk))
-      std::fill_n(partials.at(chunk), partials.size, T(0));
     Ahead ahead;
     for (const View* matrix : {&x, &out, &grad_out}) add_ahead(ahead, *matrix, first + rows, rows);
-    if (grads.weight.given()) tiles.add_weight_grad(partials.at(chunk), rows, ahead);
+    if (grads.weight.given())
+      tiles.add_weight_grad(partials.at(chunk), rows, first != chunks.begin(chunk), ahead);
     move_into(bias_sums.at(chunk).first, sum.bias);
     if (!grads.x.given()) return;
     tiles.put_result_in(norm.given ? View{} : grads.x, first, rows, C);
@@ -271,45 +270,24 @@ void conv1x1_stats_grad(const Conv1x1Grads& grads, const View& grad_out, const V
   });
 }
 
-template <class T>
-void relu_rows(const View& matrix) {
-  const Rows<T> rows{matrix};
-  std::vector<T> buffer(static_cast<size_t>(rows.columns()));
-  for (int64_t row = 0; row < matrix.shape[0]; ++row) {
-    const T* x = rows.read(row, buffer.data());
-    T* y = rows.write(row, buffer.data());
-    for (int64_t c = 0; c < rows.columns(); ++c) y[c] = x[c] < T(0) ? T(0) : x[c];
-    rows.finish(row, y);
-  }
-}
+}  // namespace
 
-void linear(const View& out, const View& x, const View& weight, const View& bias, bool relu) {
-  // With so few rows, packing the weight would take longer than they do.
-  constexpr int64_t kFewRows = 16;
-  if (!is_floating(out.dtype) || x.shape[0] < kFewRows || weight.numel() == 0) {
-    matmul(out, x, transposed(weight), bias);
-    if (relu) (out.dtype == DType::float64 ? relu_rows<double> : relu_rows<float>)(out);
-    return;
-  }
+void linear_in_tiles(const View& out, const View& x, const View& weight, const View& bias, bool relu) {
   with_products(weight,
                 [&]<class Products>() { forward_as<Products>(out, {}, {}, x, {}, weight, bias, relu); });
 }
 
-void linear_grad(const LinearGrads& grads, const View& grad_out, const View& out, const View& x,
-                 const View& weight) {
+void linear_grad_in_tiles(const LinearGrads& grads, const View& grad_out, const View& out, const View& x,
+                          const View& weight) {
   with_products(weight, [&]<class Products>() {
     backward_as<Products>({grads.x, grads.weight, grads.bias, {}, {}}, grad_out, {}, {}, out, {}, x, {},
                           weight, out.given());
   });
 }
 
-}  // namespace
-
 void add_conv1x1(Kernels& table) {
   table.conv1x1_stats = conv1x1_stats;
   table.conv1x1_stats_grad = conv1x1_stats_grad;
-  table.linear = linear;
-  table.linear_grad = linear_grad;
 }
 
 }  // namespace mezzo::cpu

@@ -18,6 +18,7 @@ void add_batch_norm_grad(Kernels& table);  // batch_norm_grad.cpp
 void add_attention(Kernels& table);        // attention.cpp
 void add_pool(Kernels& table);             // pool.cpp: max_pool2d
 void add_layer_norm(Kernels& table);       // layer_norm.cpp
+void add_linear(Kernels& table);           // linear.cpp: linear, linear_grad
 void add_conv1x1(Kernels& table);          // conv1x1.cpp: conv1x1_stats and its gradients
 void add_optimizers(Kernels& table);       // optimizers.cpp: adam, sgd, unscale, update_scale
 

@@ -27,9 +27,8 @@ class PanelProducts {
       parallel_for(count, 1 + kParallelElements * count / std::max<int64_t>(1, O_ * C_), f);
     };
     if (use.forward) {
-      in_parts(Tile<T>::panels(O_), [&](int64_t begin, int64_t end) {
-        put_transposed(forward_weight(), lines, C_, begin, end);
-      });
+      in_parts(Tile<T>::panels(O_),
+               [&](int64_t begin, int64_t end) { put_transposed(forward_weight(), lines, C_, begin, end); });
     }
     if (use.input_grad) {
       in_parts(O_, [&](int64_t begin, int64_t end) {
@@ -70,17 +69,19 @@ class PanelProducts {
     const T* result(int64_t row) const { return result_.at(row, 0); }
     /// result = input weightᵀ + bias, with relu max(0, that). `bias` is filled up to whole panels.
     void multiply_input(int64_t rows, const std::vector<T>& bias, bool relu, Ahead& ahead) const {
-      multiply(result_, input_, products_.forward_weight(), rows, {.start = bias.data(), .relu = relu}, ahead);
+      multiply(result_, input_, products_.forward_weight(), rows, {.start = bias.data(), .relu = relu},
+               ahead);
     }
     void multiply_grad(int64_t rows, Ahead& ahead) const {
       multiply(result_, grad_, products_.backward_weight(), rows, {}, ahead);
     }
-    void add_weight_grad(T* partial, int64_t rows, Ahead& ahead) const {
+    /// partial (+)= gradientᵀ input.
+    void add_weight_grad(T* partial, int64_t rows, bool accumulate, Ahead& ahead) const {
       // The smaller of two: with few input channels most of the columns would be filling.
       if (products_.weight_grad_is_transposed())
-        multiply_transposed(products_.weight_grad(partial), input_, grad_, rows, ahead);
+        multiply_transposed(products_.weight_grad(partial), input_, grad_, rows, accumulate, ahead);
       else
-        multiply_transposed(products_.weight_grad(partial), grad_, input_, rows, ahead);
+        multiply_transposed(products_.weight_grad(partial), grad_, input_, rows, accumulate, ahead);
     }
 
    private:
@@ -102,7 +103,8 @@ class PanelProducts {
   Tiles tiles(std::byte* memory) const { return Tiles(*this, memory); }
 
   Partials<T> partials(int64_t chunks) const {
-    return {chunks, weight_grad_is_transposed() ? Tile<T>::size_in_panels(C_, O_) : Tile<T>::size_in_panels(O_, C_)};
+    return {chunks,
+            weight_grad_is_transposed() ? Tile<T>::size_in_panels(C_, O_) : Tile<T>::size_in_panels(O_, C_)};
   }
   void finish_weight_grad(const View& out, const Partials<T>& partials, int64_t chunks) const {
     add_up_rows<T>(out, chunks, [&](int64_t chunk, int64_t o, int64_t first, int64_t n, T* sums) {

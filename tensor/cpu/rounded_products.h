@@ -80,7 +80,8 @@ class RoundedProducts {
       products_.of(products_.input_grad_, rows)
           .run(result_, grad_, products_.weight_.as<BFloat16>(), scratch_);
     }
-    void add_weight_grad(float* partial, int64_t rows, const Ahead&) const {
+    void add_weight_grad(float* partial, int64_t rows, bool accumulate, const Ahead&) const {
+      if (!accumulate) std::fill_n(partial, products_.O_ * products_.C_, 0.0f);
       products_.of(products_.weight_grad_, rows).run(partial, grad_, input_, scratch_);
     }
 

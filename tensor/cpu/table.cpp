@@ -16,6 +16,7 @@ Kernels make_cpu_kernels() {
   cpu::add_pool(table);
   cpu::add_batch_norm(table);
   cpu::add_batch_norm_grad(table);
+  cpu::add_linear(table);
   cpu::add_conv1x1(table);
   cpu::add_layer_norm(table);
   cpu::add_optimizers(table);

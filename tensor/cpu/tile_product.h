@@ -2,9 +2,9 @@
 // for each tile costs its packing again and again; here operands are packed as they are made.
 //
 // A tile is a matrix in panels of kWidth columns, the last one filled up with zeros. The right operand lies
-// panel by panel, each row by row: so it is read in the order in which it lies, and no two rows are a power of
-// two apart, which would put them on a few sets of the cache. Of the left operand, rows are read term by term:
-// it lies row by row, in memory of ours an odd number of vectors apart, or where a tensor has it.
+// panel by panel, each row by row: so it is read in the order in which it lies, and no two rows are a power
+// of two apart, which would put them on a few sets of the cache. Of the left operand, rows are read term by
+// term: it lies row by row, in memory of ours an odd number of vectors apart, or where a tensor has it.
 #pragma once
 
 #include <algorithm>
@@ -90,15 +90,16 @@ struct Terms {
   int64_t row, term, run, jump;
 };
 
-/// What becomes of sums beside the products: they begin at start[kWidth] if it is given, and are added to what
-/// is there, or those below 0 become 0.
+/// What becomes of sums beside the products: they begin at start[kWidth] if it is given, and are added to
+/// what is there, or those below 0 become 0.
 template <class T>
 struct Finish {
   const T* start = nullptr;
   bool relu = false, accumulate = false;
 };
 
-/// out[r * out_row][0, kWidth) = sum over k < terms of a(r, k) * b[k][0, kWidth), for the kRows rows of a block.
+/// out[r * out_row][0, kWidth) = sum over k < terms of a(r, k) * b[k][0, kWidth), for the kRows rows of a
+/// block.
 template <class T>
 void multiply_block(T* out, int64_t out_row, const Terms<T>& a, const T* b, int64_t terms,
                     const Finish<T>& finish) {
@@ -107,7 +108,7 @@ void multiply_block(T* out, int64_t out_row, const Terms<T>& a, const T* b, int6
   Packet sums[kRows][kVectors], start[kVectors];
   for (int v = 0; v < kVectors; ++v)
     start[v] = finish.start ? ei::ploadu<Packet>(finish.start + v * kLanes) : ei::pset1<Packet>(T(0));
-  // Unrolled by request: else the sums live in memory.
+    // Unrolled by request: else the sums live in memory.
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
@@ -184,14 +185,15 @@ void multiply(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t ro
   }
 }
 
-/// out[M, N] += a[rows, M]ᵀ b[rows, N].
+/// out[M, N] (+)= a[rows, M]ᵀ b[rows, N].
 template <class T>
-void multiply_transposed(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows, Ahead& ahead) {
+void multiply_transposed(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows,
+                         bool accumulate, Ahead& ahead) {
   constexpr int64_t W = Tile<T>::kWidth;
   for (int64_t p = 0; p < Tile<T>::panels(out.columns); ++p)
     for (int64_t m = 0; m < a.columns; m += Tile<T>::kRows) {
       multiply_block(out.at(m, p), out.row_stride, {a.at(0, m / W) + m % W, 1, a.row_stride, rows, 0},
-                     b.at(0, p), rows, {.accumulate = true});
+                     b.at(0, p), rows, {.accumulate = accumulate});
       ahead.step();
     }
 }

@@ -1,6 +1,5 @@
 // Convolutions by oneDNN's primitives. Activations in channels-last are used in place, row-major ones are
 // reordered.
-#include "tensor/cpu/matmul.h"
 #include "tensor/cpu/onednn/plan.h"
 #include "tensor/cpu/onednn/products.h"
 #include "tensor/cpu/scratch.h"
@@ -48,30 +47,44 @@ struct Window {
         after{before[0] + geometry.padding_after[0], before[1] + geometry.padding_after[1]} {}
 };
 
-dnnl::convolution_forward::primitive_desc forward_desc(const memory::desc& input, const memory::desc& weight,
-                                                       const memory::desc& bias, const memory::desc& out,
-                                                       const ConvGeometry& geometry, dnnl::prop_kind kind) {
+dnnl::convolution_forward::primitive_desc forward_desc(dnnl::algorithm algorithm, const memory::desc& input,
+                                                       const memory::desc& weight, const memory::desc& bias,
+                                                       const memory::desc& out, const ConvGeometry& geometry,
+                                                       dnnl::prop_kind kind) {
   const Window window(geometry);
-  return {{kind, dnnl::algorithm::convolution_direct, input, weight, bias, out, window.stride,
-           window.dilation, window.before, window.after},
+  return {{kind, algorithm, input, weight, bias, out, window.stride, window.dilation, window.before,
+           window.after},
           attributes(),
           engine()};
 }
 
-/// True for a 1x1 convolution of every pixel, with all operands' channels side by side.
-bool is_product(const View& weight, const View& out, const View& input, const ConvGeometry& geometry) {
-  constexpr std::array<int64_t, 2> ones{1, 1}, zeros{0, 0};
-  return weight.shape[2] == 1 && weight.shape[3] == 1 && geometry.groups == 1 && geometry.stride == ones &&
-         geometry.padding == zeros && geometry.padding_after == zeros &&
-         has_strides(out, channels_last_strides(out.shape)) &&
-         has_strides(input, channels_last_strides(input.shape)) &&
-         has_strides(weight, contiguous_strides(weight.shape));
+/// Winograd's algorithm F(4x4, 3x3) takes 36 multiplications where a direct convolution takes 144; its sums
+/// are as exact. Lavin, Gray, "Fast algorithms for convolutional neural networks" (2016). An infinity or NaN
+/// reaches all pixels of its tile. oneDNN's is wrong if padding differs between sides.
+bool suits_winograd(const View& input, const View& weight, const ConvGeometry& geometry) {
+  constexpr std::array<int64_t, 2> zeros{0, 0}, ones{1, 1};
+  constexpr int64_t kMultiple = 16;  // of channels, for oneDNN's layout
+  return input.dtype == DType::float32 && weight.shape[2] == 3 && weight.shape[3] == 3 &&
+         geometry.groups == 1 && geometry.stride == ones && geometry.dilation == ones &&
+         (geometry.padding == zeros || geometry.padding == ones) && geometry.padding_after == zeros &&
+         weight.shape[0] % kMultiple == 0 && weight.shape[1] % kMultiple == 0;
 }
 
-/// Pixels by channels.
-View as_matrix(const View& image) {
-  const int64_t channels = image.shape[1];
-  return {image.data, image.dtype, {image.numel() / channels, channels}, {channels, 1}};
+/// make(algorithm, layout of activations) with the fastest algorithm that oneDNN has for the shape.
+template <class Make>
+Plan with_algorithm(const View& input, const View& weight, const ConvGeometry& geometry, Make&& make) {
+  if (suits_winograd(input, weight, geometry)) {
+    // What weights of many channels become is many times their size, and gains nothing on small images.
+    constexpr size_t kMostScratch = size_t{64} << 20;
+    try {
+      Plan plan = make(dnnl::algorithm::convolution_winograd,
+                       [](const View& view) { return any_layout(describe(view)); });
+      if (plan.scratch_bytes() <= kMostScratch) return plan;
+    } catch (const dnnl::error& error) {
+      if (error.status != dnnl_unimplemented) throw;
+    }
+  }
+  return make(dnnl::algorithm::convolution_direct, channels_last);
 }
 
 }  // namespace
@@ -80,15 +93,17 @@ void conv2d(const View& out, const View& input, const View& weight, const View& 
             const ConvGeometry& geometry) {
   const Key key = key_of(forward, geometry).add(out).add(input).add(weight).add(bias);
   plan(key, [&] {
-    const memory::desc weight_desc = describe_weight(weight, geometry.groups);
-    const memory::desc bias_desc = bias.given() ? describe(bias) : memory::desc();
-    const auto desc = forward_desc(channels_last(input), any_layout(weight_desc), bias_desc,
-                                   channels_last(out), geometry, dnnl::prop_kind::forward_inference);
-    return Plan(desc, dnnl::convolution_forward(desc),
-                {{DNNL_ARG_SRC, describe(input), desc.src_desc()},
-                 {DNNL_ARG_WEIGHTS, weight_desc, desc.weights_desc()},
-                 {DNNL_ARG_BIAS, bias_desc, bias_desc}},
-                {{DNNL_ARG_DST, describe(out), desc.dst_desc()}});
+    return with_algorithm(input, weight, geometry, [&](dnnl::algorithm algorithm, auto&& layout) {
+      const memory::desc weight_desc = describe_weight(weight, geometry.groups);
+      const memory::desc bias_desc = bias.given() ? describe(bias) : memory::desc();
+      const auto desc = forward_desc(algorithm, layout(input), any_layout(weight_desc), bias_desc,
+                                     layout(out), geometry, dnnl::prop_kind::forward_training);
+      return Plan(desc, dnnl::convolution_forward(desc),
+                  {{DNNL_ARG_SRC, describe(input), desc.src_desc()},
+                   {DNNL_ARG_WEIGHTS, weight_desc, desc.weights_desc()},
+                   {DNNL_ARG_BIAS, bias_desc, bias_desc}},
+                  {{DNNL_ARG_DST, describe(out), desc.dst_desc()}});
+    });
   })->run({input.data, weight.data, bias.data, out.data});
 }
 
@@ -96,20 +111,22 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
                        const ConvGeometry& geometry) {
   const Key key = key_of(input_grad, geometry).add(grad_input).add(grad_out).add(weight);
   plan(key, [&] {
-    const memory::desc input_desc = channels_last(grad_input), out_desc = channels_last(grad_out);
-    const memory::desc weight_desc = describe_weight(weight, geometry.groups),
-                       weight_any = any_layout(weight_desc);
-    const Window window(geometry);
-    const auto hint =
-        forward_desc(input_desc, weight_any, {}, out_desc, geometry, dnnl::prop_kind::forward_training);
-    const dnnl::convolution_backward_data::primitive_desc desc(
-        {dnnl::algorithm::convolution_direct, input_desc, weight_any, out_desc, window.stride,
-         window.dilation, window.before, window.after},
-        attributes(), engine(), hint);
-    return Plan(desc, dnnl::convolution_backward_data(desc),
-                {{DNNL_ARG_DIFF_DST, describe(grad_out), desc.diff_dst_desc()},
-                 {DNNL_ARG_WEIGHTS, weight_desc, desc.weights_desc()}},
-                {{DNNL_ARG_DIFF_SRC, describe(grad_input), desc.diff_src_desc()}});
+    return with_algorithm(grad_input, weight, geometry, [&](dnnl::algorithm algorithm, auto&& layout) {
+      const memory::desc input_desc = layout(grad_input), out_desc = layout(grad_out);
+      const memory::desc weight_desc = describe_weight(weight, geometry.groups),
+                         weight_any = any_layout(weight_desc);
+      const Window window(geometry);
+      const auto hint = forward_desc(algorithm, input_desc, weight_any, {}, out_desc, geometry,
+                                     dnnl::prop_kind::forward_training);
+      const dnnl::convolution_backward_data::primitive_desc desc(
+          {algorithm, input_desc, weight_any, out_desc, window.stride, window.dilation, window.before,
+           window.after},
+          attributes(), engine(), hint);
+      return Plan(desc, dnnl::convolution_backward_data(desc),
+                  {{DNNL_ARG_DIFF_DST, describe(grad_out), desc.diff_dst_desc()},
+                   {DNNL_ARG_WEIGHTS, weight_desc, desc.weights_desc()}},
+                  {{DNNL_ARG_DIFF_SRC, describe(grad_input), desc.diff_src_desc()}});
+    });
   })->run({grad_out.data, weight.data, grad_input.data});
 }
 
@@ -117,30 +134,24 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
 /// it for the price of one read.
 void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const View& input,
                         const ConvGeometry& geometry) {
-  if (has_tiles(input.dtype) && is_product(grad_weight, grad_out, input, geometry)) {
-    // oneDNN 2 multiplies with matrix tiles everywhere but here: as one product six times as fast.
-    const View out{grad_weight.data,
-                   grad_weight.dtype,
-                   {grad_weight.shape[0], grad_weight.shape[1]},
-                   {grad_weight.shape[1], 1}};
-    return matmul(out, transposed(as_matrix(grad_out)), as_matrix(input), {});
-  }
   const Key key = key_of(weight_grad, geometry).add(grad_weight).add(grad_out).add(input);
   plan(key, [&] {
-    const memory::desc input_desc = channels_last(input), out_desc = channels_last(grad_out);
-    const memory::desc weight_desc = describe_weight(grad_weight, geometry.groups);
-    const memory::desc weight_any = any_layout(weight_desc);
-    const Window window(geometry);
-    const auto hint =
-        forward_desc(input_desc, weight_any, {}, out_desc, geometry, dnnl::prop_kind::forward_training);
-    const dnnl::convolution_backward_weights::primitive_desc desc(
-        {dnnl::algorithm::convolution_direct, input_desc, weight_any, out_desc, window.stride,
-         window.dilation, window.before, window.after},
-        attributes(), engine(), hint);
-    return Plan(desc, dnnl::convolution_backward_weights(desc),
-                {{DNNL_ARG_SRC, describe(input), desc.src_desc()},
-                 {DNNL_ARG_DIFF_DST, describe(grad_out), desc.diff_dst_desc()}},
-                {{DNNL_ARG_DIFF_WEIGHTS, weight_desc, desc.diff_weights_desc()}});
+    return with_algorithm(input, grad_weight, geometry, [&](dnnl::algorithm algorithm, auto&& layout) {
+      const memory::desc input_desc = layout(input), out_desc = layout(grad_out);
+      const memory::desc weight_desc = describe_weight(grad_weight, geometry.groups);
+      const memory::desc weight_any = any_layout(weight_desc);
+      const Window window(geometry);
+      const auto hint = forward_desc(algorithm, input_desc, weight_any, {}, out_desc, geometry,
+                                     dnnl::prop_kind::forward_training);
+      const dnnl::convolution_backward_weights::primitive_desc desc(
+          {algorithm, input_desc, weight_any, out_desc, window.stride, window.dilation, window.before,
+           window.after},
+          attributes(), engine(), hint);
+      return Plan(desc, dnnl::convolution_backward_weights(desc),
+                  {{DNNL_ARG_SRC, describe(input), desc.src_desc()},
+                   {DNNL_ARG_DIFF_DST, describe(grad_out), desc.diff_dst_desc()}},
+                  {{DNNL_ARG_DIFF_WEIGHTS, weight_desc, desc.diff_weights_desc()}});
+    });
   })->run({input.data, grad_out.data, grad_weight.data});
 }
 

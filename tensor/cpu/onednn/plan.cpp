@@ -166,7 +166,11 @@ void Plan::Step::run() const {
 }
 
 void Plan::run(std::initializer_list<void*> data) {
-  const Scratch scratch(bytes_);
+  // Large ones in powers of four, so that the layers of a network share blocks of the cache.
+  constexpr size_t kLarge = size_t{1} << 20;
+  size_t size = bytes_ <= kLarge ? bytes_ : 4 * kLarge;
+  while (size < bytes_) size *= 4;
+  const Scratch scratch(size);
   for (size_t i = 0; i < given_.size(); ++i) {
     if (given_[i]) given_[i].set_data_handle(data.begin()[i]);
   }

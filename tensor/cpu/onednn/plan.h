@@ -50,6 +50,7 @@ class Plan {
     assemble(primitive, desc.scratchpad_desc(), inputs, outputs);
   }
 
+  size_t scratch_bytes() const { return bytes_; }
   /// Runs on the memory of the inputs, then outputs, in the order of the constructor.
   void run(std::initializer_list<void*> data);
 
