@@ -1,8 +1,8 @@
 // Attention by blocks of queries and keys, whose scores stay in the cache: the L x S weights are never held
 // as a whole. Forward keeps for each query the largest score so far and the sum of exponentials beside it,
 // and rescales when a larger one comes; backward has the weights again from the logarithm of that sum. Dao et
-// al., "FlashAttention" (2022). Arithmetic is in T, float or double; products are Eigen's, of one thread.
-#include <Eigen/Core>
+// al., "FlashAttention" (2022). Arithmetic is in T, float or double, products are of tiles
+// (tile_product.h).
 #include <cmath>
 #include <limits>
 
@@ -11,6 +11,7 @@
 #include "tensor/cpu/pointwise_loop.h"
 #include "tensor/cpu/runs.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/tile_product.h"
 
 namespace mezzo::cpu {
 namespace {
@@ -36,22 +37,32 @@ struct Exponential {
   }
 };
 
-/// A row-major block in scratch memory.
+/// A block of rows in scratch memory, a left operand or a result of products.
 template <class T>
 class Block {
  public:
-  using Map = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
-
   Block(int64_t most_rows, int64_t columns)
-      : most_rows_(most_rows),
-        columns_(columns),
-        memory_(static_cast<size_t>(most_rows * columns) * sizeof(T)) {}
+      : columns_(columns),
+        size_(Tile<T>::size_in_rows(most_rows, columns)),
+        memory_(static_cast<size_t>(size_) * sizeof(T)) {}
 
-  T* row(int64_t i) const { return memory_.template as<T>() + i * columns_; }
+  Tile<T> tile() const { return Tile<T>::in_rows(memory_.template as<T>(), columns_); }
+  /// Rows from `first` on.
+  Tile<T> rows_from(int64_t first) const {
+    Tile<T> rows = tile();
+    rows.data = row(first);
+    return rows;
+  }
+  T* row(int64_t i) const { return tile().at(i, 0); }
   int64_t columns() const { return columns_; }
-  /// The first `rows` rows as a matrix.
-  Map rows(int64_t rows) const { return {row(0), rows, columns_}; }
-  void fill(T value) const { std::fill_n(row(0), most_rows_ * columns_, value); }
+  void fill(T value) const { std::fill_n(row(0), size_, value); }
+  void scale(int64_t rows, double factor) const {
+    for (int64_t i = 0; i < rows; ++i) {
+      T* x = row(i);
+#pragma omp simd
+      for (int64_t e = 0; e < columns_; ++e) x[e] *= static_cast<T>(factor);
+    }
+  }
 
   /// Rows [first, first + rows) of matrix `batch` of a view.
   void read(const View& view, int64_t batch, int64_t first, int64_t rows) const {
@@ -77,25 +88,52 @@ class Block {
   }
 
  private:
-  int64_t most_rows_, columns_;
+  int64_t columns_, size_;
   Scratch memory_;
 };
 
-/// A block of scores, [queries, keys] without gaps.
+/// A block as a right operand: in panels, as it is or transposed.
+template <class T>
+class Packed {
+ public:
+  Packed(int64_t most_rows, int64_t most_columns)
+      : memory_(static_cast<size_t>(Tile<T>::size_in_panels(most_rows, most_columns)) * sizeof(T)) {}
+
+  Tile<T> rows(const Block<T>& block, int64_t rows) const {
+    const auto tile = Tile<T>::in_panels(memory_.template as<T>(), rows, block.columns());
+    for (int64_t i = 0; i < rows; ++i) tile.put(i, block.row(i));
+    return tile;
+  }
+  Tile<T> transposed(const Block<T>& block, int64_t rows) const {
+    const auto tile = Tile<T>::in_panels(memory_.template as<T>(), block.columns(), rows);
+    put_transposed(tile, block.row(0), block.tile().row_stride, block.columns(), 0, Tile<T>::panels(rows));
+    return tile;
+  }
+
+ private:
+  Scratch memory_;
+};
+
+/// A block of scores, [queries, keys].
 template <class T>
 class Scores {
  public:
-  Scores() : memory_(static_cast<size_t>(kQueries * kKeys) * sizeof(T)) {}
+  Scores() : block_(kQueries, kKeys) {}
 
-  typename Block<T>::Map map(int64_t queries, int64_t keys) const { return {data(), queries, keys}; }
-  T* data() const { return memory_.template as<T>(); }
+  T* row(int64_t i) const { return block_.row(i); }
+  Tile<T> tile(int64_t keys) const {
+    Tile<T> tile = block_.tile();
+    tile.columns = keys;
+    return tile;
+  }
 
   /// query (scaled already) key^T, with the mask, for queries from `first` and keys from `key` on.
   void compute(const AttentionOperands& in, int64_t batch, const Block<T>& query, int64_t first,
-               int64_t queries, const Block<T>& key_block, int64_t key, int64_t keys) const {
-    map(queries, keys).noalias() = query.rows(queries) * key_block.rows(keys).transpose();
+               int64_t queries, const Tile<T>& keys_transposed, int64_t key, int64_t keys) const {
+    Ahead nothing;
+    multiply(tile(keys), query.tile(), keys_transposed, queries, {}, nothing);
     for (int64_t i = 0; i < queries; ++i) {
-      T* row = data() + i * keys;
+      T* row = block_.row(i);
       if (in.is_causal)
         for (int64_t j = std::clamp<int64_t>(first + i + 1 - key, 0, keys); j < keys; ++j)
           row[j] = kHidden<T>;
@@ -115,17 +153,17 @@ class Scores {
   template <class Shift>
   void exponentiate(int64_t queries, int64_t keys, Shift&& shift) const {
     for (int64_t i = 0; i < queries; ++i) {
-      T* row = data() + i * keys;
+      T* row = block_.row(i);
       const T s = shift(i);
 #pragma omp simd
       for (int64_t j = 0; j < keys; ++j) row[j] -= s;
+      const void* in = row;
+      body<T, 1, Exponential>(row, &in, keys);
     }
-    const void* in = data();
-    body<T, 1, Exponential>(data(), &in, queries * keys);
   }
 
  private:
-  Scratch memory_;
+  Block<T> block_;
 };
 
 template <class T>
@@ -159,19 +197,20 @@ class Forward {
         key_(kKeys, size_at(in.key, 1)),
         value_(kKeys, size_at(in.value, 1)),
         out_(kQueries, size_at(in.value, 1)),
-        lse_(kQueries, 1) {}
+        lse_(kQueries, 1),
+        packed_(std::max(kKeys, size_at(in.key, 1)), std::max(kKeys, size_at(in.value, 1))) {}
 
   /// Queries [first, first + queries) of a batch.
   void run(const View& out, const View& lse, int64_t batch, int64_t first, int64_t queries) {
     query_.read(in_.query, batch, first, queries);
-    query_.rows(queries) *= static_cast<T>(in_.scale);
+    query_.scale(queries, in_.scale);
     out_.fill(0);
     std::fill_n(largest_, queries, kHidden<T>);
     std::fill_n(sum_, queries, T(0));
     for_key_blocks(in_, first, queries, [&](int64_t key, int64_t keys) {
       key_.read(in_.key, batch, key, keys);
       value_.read(in_.value, batch, key, keys);
-      scores_.compute(in_, batch, query_, first, queries, key_, key, keys);
+      scores_.compute(in_, batch, query_, first, queries, packed_.transposed(key_, keys), key, keys);
       add_block(queries, keys);
     });
     for (int64_t i = 0; i < queries; ++i) {
@@ -190,19 +229,22 @@ class Forward {
   void add_block(int64_t queries, int64_t keys) {
     for (int64_t i = 0; i < queries; ++i) {
       const T before = largest_[i];
-      largest_[i] = largest_of(scores_.data() + i * keys, keys, before);
+      largest_[i] = largest_of(scores_.row(i), keys, before);
       if (largest_[i] == before) continue;
       const T factor = std::exp(before - largest_[i]);
       sum_[i] *= factor;
       for (int64_t e = 0; e < out_.columns(); ++e) out_.row(i)[e] *= factor;
     }
     scores_.exponentiate(queries, keys, [&](int64_t i) { return shift(i); });
-    for (int64_t i = 0; i < queries; ++i) sum_[i] += sum_of(scores_.data() + i * keys, keys);
-    out_.rows(queries).noalias() += scores_.map(queries, keys) * value_.rows(keys);
+    for (int64_t i = 0; i < queries; ++i) sum_[i] += sum_of(scores_.row(i), keys);
+    Ahead nothing;
+    multiply(out_.tile(), scores_.tile(keys), packed_.rows(value_, keys), queries, {.accumulate = true},
+             nothing);
   }
 
   const AttentionOperands& in_;
   const Block<T> query_, key_, value_, out_, lse_;
+  const Packed<T> packed_;
   const Scores<T> scores_;
   T largest_[kQueries], sum_[kQueries];
 };
@@ -235,7 +277,9 @@ class Backward {
         lse_(kQueries, 1),
         grad_query_(kQueries, size_at(in.query, 1)),
         grad_key_(size_at(in.key, 2), size_at(in.key, 1)),
-        grad_value_(size_at(in.value, 2), size_at(in.value, 1)) {}
+        grad_value_(size_at(in.value, 2), size_at(in.value, 1)),
+        packed_(std::max({kKeys, size_at(in.key, 1), size_at(in.value, 1)}),
+                std::max({kKeys, size_at(in.key, 1), size_at(in.value, 1)})) {}
 
   void run(const View& grad_query, const View& grad_key, const View& grad_value, const View& grad_out,
            const View& out, const View& lse, int64_t batch) {
@@ -244,14 +288,14 @@ class Backward {
     for (int64_t first = 0; first < size_at(lse, 2); first += kQueries) {
       const int64_t queries = std::min(kQueries, size_at(lse, 2) - first);
       query_.read(in_.query, batch, first, queries);
-      query_.rows(queries) *= static_cast<T>(in_.scale);
+      query_.scale(queries, in_.scale);
       grad_out_.read(grad_out, batch, first, queries);
       out_.read(out, batch, first, queries);
       lse_.read(lse, batch, first, queries);
       grad_query_.fill(0);
       for_key_blocks(in_, first, queries,
                      [&](int64_t key, int64_t keys) { add_block(batch, first, queries, key, keys); });
-      grad_query_.rows(queries) *= static_cast<T>(in_.scale);
+      grad_query_.scale(queries, in_.scale);
       grad_query_.write(grad_query, batch, first, queries);
     }
     grad_key_.write(grad_key, batch, 0, size_at(grad_key, 2));
@@ -262,30 +306,29 @@ class Backward {
   void add_block(int64_t batch, int64_t first, int64_t queries, int64_t key, int64_t keys) {
     key_.read(in_.key, batch, key, keys);
     value_.read(in_.value, batch, key, keys);
-    weights_.compute(in_, batch, query_, first, queries, key_, key, keys);
+    weights_.compute(in_, batch, query_, first, queries, packed_.transposed(key_, keys), key, keys);
     weights_.exponentiate(queries, keys,
                           [&](int64_t i) { return *lse_.row(i) == kHidden<T> ? T(0) : *lse_.row(i); });
-    const auto weights = weights_.map(queries, keys);
-    auto slopes = slopes_.map(queries, keys);
-    const auto grad_out = grad_out_.rows(queries);
-    rows_of(grad_value_, key, keys).noalias() += weights.transpose() * grad_out;
-    slopes.noalias() = grad_out * value_.rows(keys).transpose();
+    Ahead nothing;
+    multiply_transposed(grad_value_.rows_from(key), weights_.tile(keys), packed_.rows(grad_out_, queries),
+                        queries, true, nothing);
+    multiply(slopes_.tile(keys), grad_out_.tile(), packed_.transposed(value_, keys), queries, {}, nothing);
     for (int64_t i = 0; i < queries; ++i) {
       T mean = 0;
       for (int64_t e = 0; e < out_.columns(); ++e) mean += grad_out_.row(i)[e] * out_.row(i)[e];
-      T *s = slopes_.data() + i * keys, *p = weights_.data() + i * keys;
+      T *s = slopes_.row(i), *p = weights_.row(i);
 #pragma omp simd
       for (int64_t j = 0; j < keys; ++j) s[j] = p[j] * (s[j] - mean);
     }
-    grad_query_.rows(queries).noalias() += slopes * key_.rows(keys);
-    rows_of(grad_key_, key, keys).noalias() += slopes.transpose() * query_.rows(queries);
-  }
-  static typename Block<T>::Map rows_of(const Block<T>& block, int64_t first, int64_t rows) {
-    return {block.row(first), rows, block.columns()};
+    multiply(grad_query_.tile(), slopes_.tile(keys), packed_.rows(key_, keys), queries, {.accumulate = true},
+             nothing);
+    multiply_transposed(grad_key_.rows_from(key), slopes_.tile(keys), packed_.rows(query_, queries), queries,
+                        true, nothing);
   }
 
   const AttentionOperands& in_;
   const Block<T> query_, key_, value_, grad_out_, out_, lse_, grad_query_, grad_key_, grad_value_;
+  const Packed<T> packed_;
   const Scores<T> weights_, slopes_;
 };
 

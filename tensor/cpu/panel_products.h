@@ -28,7 +28,7 @@ class PanelProducts {
     };
     if (use.forward) {
       in_parts(Tile<T>::panels(O_),
-               [&](int64_t begin, int64_t end) { put_transposed(forward_weight(), lines, C_, begin, end); });
+               [&](int64_t begin, int64_t end) { put_transposed(forward_weight(), lines, C_, C_, begin, end); });
     }
     if (use.input_grad) {
       in_parts(O_, [&](int64_t begin, int64_t end) {

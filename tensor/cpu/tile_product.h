@@ -56,27 +56,28 @@ struct Tile {
   }
 };
 
-/// Panels [first, last) of tile = matrixᵀ, for a row-major matrix [tile.columns, rows].
+/// Panels [first, last) of tile = matrixᵀ, for a matrix [tile.columns, rows] whose rows are `stride` apart.
 template <class T>
-void put_transposed(const Tile<T>& tile, const T* matrix, int64_t rows, int64_t first, int64_t last) {
+void put_transposed(const Tile<T>& tile, const T* matrix, int64_t stride, int64_t rows, int64_t first,
+                    int64_t last) {
   constexpr int64_t W = Tile<T>::kWidth;
   constexpr int kLanes = Vec<T>::size;
   for (int64_t p = first; p < last; ++p) {
     const int64_t width = std::min(W, tile.columns - p * W);
-    const T* from = matrix + p * W * rows;
+    const T* from = matrix + p * W * stride;
     int64_t k = 0;
     for (; k + kLanes <= rows && width == W; k += kLanes) {
       for (int64_t j = 0; j < W; j += kLanes) {
         ei::PacketBlock<typename Vec<T>::Packet, kLanes> square;
         for (int r = 0; r < kLanes; ++r)
-          square.packet[r] = ei::ploadu<typename Vec<T>::Packet>(from + (j + r) * rows + k);
+          square.packet[r] = ei::ploadu<typename Vec<T>::Packet>(from + (j + r) * stride + k);
         ei::ptranspose(square);
         for (int r = 0; r < kLanes; ++r) ei::pstoreu(tile.at(k + r, p) + j, square.packet[r]);
       }
     }
     for (; k < rows; ++k) {
       T* to = tile.at(k, p);
-      for (int64_t j = 0; j < width; ++j) to[j] = from[j * rows + k];
+      for (int64_t j = 0; j < width; ++j) to[j] = from[j * stride + k];
       std::fill(to + width, to + W, T(0));
     }
   }
