@@ -111,6 +111,7 @@ inline constexpr Row rows[] = {
     {OpId::permute, keep, keep},
     {OpId::expand, keep, keep},
     {OpId::slice, keep, keep},
+    {OpId::split, keep, keep},
     {OpId::cat, widest, keep},
     {OpId::embed, keep, keep},
     {OpId::gather, keep, keep},

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "autograd/node.h"
 #include "tensor/index.h"
@@ -55,6 +56,7 @@ namespace ops {
 struct BatchNormGrad;
 struct Conv1x1Stats;
 struct LayerNormGrad;
+struct Split;
 }  // namespace ops
 template <>
 struct ReturnOf<ops::BatchNormGrad> {
@@ -67,6 +69,10 @@ struct ReturnOf<ops::Conv1x1Stats> {
 template <>
 struct ReturnOf<ops::LayerNormGrad> {
   using type = std::array<Tensor, 3>;
+};
+template <>
+struct ReturnOf<ops::Split> {
+  using type = Tensors;
 };
 
 namespace ops {
@@ -84,6 +90,12 @@ namespace ops {
 Tensor reshape(const Tensor& x, const Shape& shape);
 /// Elements start .. start + length of dimension dim, all of which must be there.
 Tensor narrow(const Tensor& x, int dim, int64_t start, int64_t length);
+/// Pieces of `size` along dim, the last one smaller where that does not come out even.
+Tensors split(const Tensor& x, int64_t size, int dim = 0);
+/// At most `count` pieces of equal size, as split.
+Tensors chunk(const Tensor& x, int64_t count, int dim = 0);
+/// x at each position of dimension dim, without that dimension.
+Tensors unbind(const Tensor& x, int dim = 0);
 /// x at one position of dimension dim, without that dimension.
 Tensor select(const Tensor& x, int dim, int64_t index);
 /// x with dimensions a and b exchanged.

@@ -69,9 +69,9 @@ struct GptBlock : nn::Module {
 
   Tensor attend(const Tensor& x) {
     const int64_t batch = x.size(0), length = x.size(1);
-    const Tensor parts = qkv(x).view({batch, length, 3, heads, -1}).permute({2, 0, 3, 1, 4});
-    const Tensor y = scaled_dot_product_attention(parts.select(0, 0), parts.select(0, 1), parts.select(0, 2),
-                                                  {}, {.is_causal = true});
+    Tensors parts = chunk(qkv(x), 3, -1);
+    for (Tensor& part : parts) part = part.view({batch, length, heads, -1}).transpose(1, 2);
+    const Tensor y = scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, {.is_causal = true});
     return out(y.transpose(1, 2).reshape({batch, length, -1}));
   }
   Tensor forward(const Tensor& x) override {

@@ -10,7 +10,9 @@ class FreeList {
   /// Null if there is none.
   void* pop() noexcept {
     Block* const block = first_;
-    if (block) first_ = block->next;
+    if (!block) return nullptr;
+    first_ = block->next;
+    __builtin_prefetch(first_, 1);  // the next to go: in a long list it has left the caches
     return block;
   }
   /// The block has room for a pointer, in memory that the CPU can write.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kStep = 32;            // sizes are multiples of it
 constexpr size_t kClasses = 33;         // blocks above 1024 bytes are not pooled
-constexpr size_t kMostBytes = 1 << 24;  // that a list keeps
+constexpr size_t kMostBytes = 1 << 28;  // that a list keeps: the nodes of a million ops
 
 /// AddressSanitizer is to see each object come and go.
 #if defined(__has_feature)

@@ -49,9 +49,7 @@ struct ScaledDotProductAttention : Composed<ScaledDotProductAttention> {
 
   Tensor forward(Inputs in, Saver& save) const {
     const Tensor& query = in[0];
-    const Shape shape = with_batch(in, query.size(-2), in[2].size(-1));
-    const MemoryFormat format = shape.dim() == 4 ? format_of(query) : contiguous_format;
-    const Tensor out = empty(shape, {.dtype = query.dtype(), .device = query.device(), .format = format});
+    const Tensor out = empty_in_order_of(query, with_batch(in, query.size(-2), in[2].size(-1)));
     const Tensor lse = empty(with_batch(in, query.size(-2), 1),
                              {.dtype = compute_type(query.dtype()), .device = query.device()});
     kernels(out.device()).attention(out.view_of_memory(), lse.view_of_memory(), operands(in));
@@ -65,10 +63,8 @@ struct ScaledDotProductAttention : Composed<ScaledDotProductAttention> {
     if (grad_enabled() || node.needs(3)) return Composed::backward(node, g);
     const std::array<Tensor, 4> in{node.saved(0), node.saved(1), node.saved(2), node.saved(3)};
     Tensors grads;
-    for (const Tensor& x : {in[0], in[1], in[2]}) {
-      grads.push_back(
-          empty(with_batch(in, x.size(-2), x.size(-1)), {.dtype = x.dtype(), .device = x.device()}));
-    }
+    for (const Tensor& x : {in[0], in[1], in[2]})
+      grads.push_back(empty_in_order_of(x, with_batch(in, x.size(-2), x.size(-1))));
     kernels(g[0].device())
         .attention_grad(grads[0].view_of_memory(), grads[1].view_of_memory(), grads[2].view_of_memory(),
                         g[0].view_of_memory(), node.saved(4).view_of_memory(), node.saved(5).view_of_memory(),
@@ -93,6 +89,16 @@ struct ScaledDotProductAttention : Composed<ScaledDotProductAttention> {
     return batch;
   }
 
+  /// Memory in which the heads of a position lie side by side if they do so in x [N, H, L, E]: so the views
+  /// that made x of a projection of all heads, [N, L, H * E], lead back to one without a copy.
+  static Tensor empty_in_order_of(const Tensor& x, const Shape& shape) {
+    TensorOptions options{.dtype = x.dtype(), .device = x.device()};
+    if (shape.dim() != 4 || x.dim() != 4) return empty(shape, options);
+    if (x.strides()[3] == 1 && x.strides()[1] < x.strides()[2])
+      return empty({shape[0], shape[2], shape[1], shape[3]}, options).transpose(1, 2);
+    options.format = format_of(x);
+    return empty(shape, options);
+  }
   /// The joint batch dimensions, then these two.
   static Shape with_batch(Inputs in, int64_t rows, int64_t columns) {
     Shape shape = batch_of(in[0]);

@@ -175,6 +175,48 @@ struct SliceDim {
   }
 };
 
+struct Split {
+  static constexpr OpId id = OpId::split;
+  std::vector<int64_t> sizes;
+  int dim;
+
+  void check(Inputs in) const {
+    const int d = wrap_dim("split", dim, in[0]);
+    if (in[0].dim() == 0) fail("split", "a 0-d tensor has no dimension to split", {{"input", in[0]}});
+    const int64_t size = in[0].shape()[d];
+    int64_t sum = 0;
+    for (const int64_t piece : sizes) {
+      if (piece < 0 || piece > size) fail("split", text("a piece of size ", piece), {{"input", in[0]}});
+      sum += piece;
+    }
+    if (sum != size) {
+      fail("split", text("the pieces have ", sum, " elements together, dimension ", dim, " has ", size),
+           {{"input", in[0]}});
+    }
+  }
+  Tensors forward(Inputs in, Saver&) const {
+    const int d = wrap_dim("split", dim, in[0]);
+    Shape shape = in[0].shape();
+    int64_t offset = in[0].impl()->offset;
+    Tensors pieces;
+    for (const int64_t size : sizes) {
+      shape[d] = size;
+      pieces.push_back(share(in[0], offset, shape, in[0].strides()));
+      offset += size * in[0].strides()[d];
+    }
+    return pieces;
+  }
+  Tensors backward(Node& node, Inputs g) const {
+    Tensors pieces(g.begin(), g.end());
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const OutputInfo& output = node.outputs[i];
+      if (!pieces[i].defined())
+        pieces[i] = zeros(output.shape, {.dtype = output.dtype, .device = output.device});
+    }
+    return {cat(pieces, dim)};
+  }
+};
+
 }  // namespace ops
 
 Tensor view(const Tensor& x, const Shape& shape) { return call(ops::ViewAs{shape}, x); }
@@ -182,6 +224,10 @@ Tensor permute(const Tensor& x, const Shape& dims) { return call(ops::Permute{di
 Tensor expand(const Tensor& x, const Shape& shape) { return call(ops::Expand{shape}, x); }
 Tensor slice(const Tensor& x, int dim, int64_t start, int64_t end, int64_t step) {
   return call(ops::SliceDim{dim, start, end, step}, x);
+}
+
+Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int dim) {
+  return call(ops::Split{sizes, dim}, x);
 }
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
@@ -226,6 +272,17 @@ std::vector<Sample> samples<OpId::slice>() {
           {"last dimension, to beyond its end", {uniform_sample({2, 3, 4, 5})}, part(-1, 0, 9, 2)},
           {"every third, from the end", {uniform_sample({7, 2})}, part(0, -6, -1, 3)},
           {"nothing", {uniform_sample({3, 2})}, part(0, 3, 3, 1)}};
+}
+
+template <>
+std::vector<Sample> samples<OpId::split>() {
+  const auto into = [](const std::vector<int64_t>& sizes, int dim) {
+    return [=](Inputs in) { return split(in[0], sizes, dim); };
+  };
+  return {{"three pieces, one of nothing", {uniform_sample({2, 5, 3})}, into({2, 0, 3}, 1)},
+          {"last dimension", {uniform_sample({3, 4})}, into({1, 3}, -1)},
+          {"4-d", {uniform_sample({2, 4, 3, 2})}, into({3, 1}, 1)},
+          {"one piece", {uniform_sample({4})}, into({4}, 0)}};
 }
 
 }  // namespace mezzo

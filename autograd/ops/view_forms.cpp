@@ -1,5 +1,5 @@
-// Functions that are made of the view rows: narrow, select, transpose, t, squeeze, unsqueeze, flatten,
-// repeat.
+// Functions that are made of the view rows: narrow, split by size, chunk, unbind, select, transpose, t,
+// squeeze, unsqueeze, flatten, repeat.
 #include <algorithm>
 
 #include "autograd/ops.h"
@@ -17,6 +17,30 @@ Tensor narrow(const Tensor& x, int dim, int64_t start, int64_t length) {
          {{"input", x}});
   }
   return slice(x, d, start, start + length);
+}
+
+Tensors split(const Tensor& x, int64_t size, int dim) {
+  const int d = wrap_dim("split", dim, x);
+  if (size < 1) fail("split", text("pieces of ", size, " elements"), {{"input", x}});
+  std::vector<int64_t> sizes;
+  for (int64_t left = x.dim() ? x.shape()[d] : 0; left > 0; left -= size)
+    sizes.push_back(std::min(size, left));
+  return split(x, sizes.empty() ? std::vector<int64_t>{0} : sizes, d);
+}
+
+Tensors chunk(const Tensor& x, int64_t count, int dim) {
+  const int d = wrap_dim("chunk", dim, x);
+  if (count < 1) fail("chunk", text(count, " pieces"), {{"input", x}});
+  const int64_t size = x.dim() ? x.shape()[d] : 0;
+  return split(x, std::max<int64_t>(1, (size + count - 1) / count), d);
+}
+
+Tensors unbind(const Tensor& x, int dim) {
+  const int d = wrap_dim("unbind", dim, x);
+  if (x.dim() == 0) fail("unbind", "a 0-d tensor has no dimension to unbind", {{"input", x}});
+  Tensors slices = split(x, std::vector<int64_t>(static_cast<size_t>(x.shape()[d]), 1), d);
+  for (Tensor& slice : slices) slice = slice.squeeze(d);
+  return slices;
 }
 
 Tensor select(const Tensor& x, int dim, int64_t index) {

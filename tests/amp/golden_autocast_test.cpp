@@ -37,6 +37,7 @@ const std::map<std::string, Call> kCalls{
        return x[0].expand({2, 3, 3});
      }},
     {"slice", [](const Tensors& x) { return x[0].slice(0, 1); }},
+    {"split", [](const Tensors& x) { return split(x[0], {1, 2})[0]; }},
     {"cat", [](const Tensors& x) { return cat(x); }},
     {"stack", [](const Tensors& x) { return stack(x); }},
     {"gather", [](const Tensors& x) { return gather(x[0], 0, index(x[0])); }},

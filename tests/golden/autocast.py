@@ -35,7 +35,7 @@ OTHERS = {
     "clamp_max": ((SQUARE,), lambda x: x.clamp(max=0.5)),
     "clone": ((SQUARE,), torch.clone), "view": ((SQUARE,), lambda x: x.view(9)),
     "permute": ((SQUARE,), lambda x: x.permute(1, 0)), "expand": ((SQUARE,), lambda x: x.expand(2, 3, 3)),
-    "slice": ((SQUARE,), lambda x: x[1:]),
+    "slice": ((SQUARE,), lambda x: x[1:]), "split": ((SQUARE,), lambda x: x.split([1, 2])[0]),
     "cat": ((SQUARE,) * 2, lambda a, b: torch.cat([a, b])), "stack": ((SQUARE,) * 2, lambda a, b: torch.stack([a, b])),
     "gather": ((SQUARE,), lambda x: x.gather(0, index(x))),
     "scatter": ((SQUARE,) * 2, lambda x, s: x.scatter(0, index(x), s)),

@@ -78,7 +78,7 @@ const std::vector<Hole>& holes() {
       }
     };
     add("needs dimensions", {"0-d"},
-        {"slice", "embed", "matmul", "linear", "linear_relu", "conv2d", "conv2d_input_grad",
+        {"slice", "split", "embed", "matmul", "linear", "linear_relu", "conv2d", "conv2d_input_grad",
          "conv2d_weight_grad", "max_pool2d", "max_pool2d_grad", "batch_norm", "batch_norm_grad",
          "batch_norm_relu", "conv1x1_stats", "layer_norm", "layer_norm_grad",
          "scaled_dot_product_attention"});
