@@ -1,5 +1,5 @@
 // Matrix products by oneDNN. Its inner product serves the 2-d ones: on tall operands it runs at up to twice
-// the rate of its matmul, which serves the batched ones, and all of a dtype with matrix tiles (AMX).
+// the rate of its matmul, which serves the batched ones, and with matrix tiles (AMX) long sums.
 #include "tensor/cpu/matmul.h"
 
 #include "tensor/cpu/onednn/plan.h"
@@ -94,9 +94,12 @@ void multiply_batches(const View& out, const View& a, const View& b, const View&
 
 void matmul(const View& out, const View& a, const View& b, const View& bias) {
   const SmallWork alone(out.numel() * a.shape[a.shape.dim() - 1] < kParallelTerms);
-  if (out.shape.dim() != 2 || has_tiles(a.dtype)) return multiply_batches(out, a, b, bias);
-  if (is_row_major(a)) return multiply_rows(out, a, b, bias);
-  if (is_row_major(transposed(a)) && is_row_major(b) && !bias.given())
+  constexpr int64_t kLong = 512;  // sum
+  const int64_t K = a.shape[a.shape.dim() - 1];
+  const bool in_tiles = has_tiles(a.dtype);
+  if (out.shape.dim() == 2 && is_row_major(a) && !(in_tiles && K >= kLong))
+    return multiply_rows(out, a, b, bias);
+  if (out.shape.dim() == 2 && is_row_major(transposed(a)) && is_row_major(b) && !bias.given() && !in_tiles)
     return multiply_columns(out, transposed(a), b);
   multiply_batches(out, a, b, bias);
 }
