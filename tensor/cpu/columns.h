@@ -92,6 +92,18 @@ class Columns {
     });
   }
 
+  /// Whether each strip is one line: a column by itself, of which neighbouring elements are stride(v) apart.
+  bool are_lines() const { return side_ == 1 && rows_.dims() == 1; }
+
+  /// f(offsets, n) for all lines, in parallel, n <= kChunk of them at a time that are column_stride(v) apart.
+  template <class F>
+  void for_lines(F&& f) const {
+    const int64_t length = std::max<int64_t>(1, rows());
+    parallel_for(columns(), 1 + kParallelElements / length, [&](int64_t begin, int64_t end) {
+      for (; begin < end; begin += kChunk) columns_.for_runs(begin, std::min(end, begin + kChunk), f);
+    });
+  }
+
   /// f(offsets, n, row) for the pieces of a block in order: n <= kChunk elements, whole rows from number
   /// `row` on.
   template <class F>

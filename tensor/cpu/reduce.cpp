@@ -1,6 +1,8 @@
 // Reductions. Each block of rows is folded into partial results side by side (lanes), the lanes into one
 // result per column, the blocks' results in order into the columns' results. Sums of floats leave float at
-// the end of a block, so rounding errors grow with a block's few hundred rows, not with the tensor.
+// the end of a block, so rounding errors grow with a block's few hundred rows, not with the tensor. Columns
+// of one block that are arrays, lines, go the same way without strips and pieces, whose set-up would cost
+// more than their arithmetic.
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -93,6 +95,73 @@ struct Argmax : Position<T, Amax> {};
 template <class T>
 struct Argmin : Position<T, Amin> {};
 
+// --- lines
+
+constexpr int64_t kLanes = 64;        ///< of a line: enough vectors for additions not to wait for one another
+constexpr int64_t kLineBlock = 4096;  ///< elements of a line that are folded in Op::Acc
+
+/// Merges lane[0, lanes) into lane[0]; each step's size is a constant, so that it takes a few vectors.
+template <class Op, int64_t lanes = kLanes>
+void fold(typename Op::Acc* lane) {
+  if constexpr (lanes > 1) {
+#pragma omp simd
+    for (int64_t j = 0; j < lanes / 2; ++j) lane[j] = Op::merge(lane[j], lane[j + lanes / 2]);
+    fold<Op, lanes / 2>(lane);
+  }
+}
+
+/// Merges n elements, numbers `index` and on of their line, into the lanes.
+template <class Op>
+void meet(typename Op::Acc* lane, const typename Op::Value* x, int64_t n, int64_t index) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+#pragma omp simd
+    for (int64_t j = 0; j < kLanes; ++j) lane[j] = Op::merge(lane[j], Op::lift(x[i + j], index + i + j));
+  }
+#pragma omp simd
+  for (int64_t j = 0; j < n - i; ++j) lane[j] = Op::merge(lane[j], Op::lift(x[i + j], index + i + j));
+}
+
+template <class Op>
+typename Op::Total reduce_line(const View& in, int64_t offset, int64_t stride, int64_t n) {
+  using T = typename Op::Value;
+  const T* memory = memory_run<T>(in, offset, stride, n);
+  typename Op::Total total = Op::identity();
+  for (int64_t begin = 0; begin < n; begin += kLineBlock) {
+    const int64_t end = std::min(n, begin + kLineBlock);
+    typename Op::Acc lane[kLanes];
+    std::fill_n(lane, kLanes, Op::identity());
+    if (memory) {
+      meet<Op>(lane, memory + begin, end - begin, begin);
+    } else {
+      for (int64_t i = begin; i < end; i += kChunk) {
+        T x[kChunk];
+        const int64_t m = std::min(kChunk, end - i);
+        load_run(x, address(in, offset + i * stride), in.dtype, stride, m);
+        meet<Op>(lane, x, m, i);
+      }
+    }
+    fold<Op>(lane);
+    total = Op::merge(total, typename Op::Total(lane[0]));
+  }
+  return total;
+}
+
+template <class Op>
+void reduce_lines(const Columns& columns, const View& out, const View& in) {
+  columns.for_lines([&](const Columns::Offsets& at, int64_t n) {
+    decltype(Op::result(Op::identity(), 1, 1)) results[kChunk];
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t line = at[0] + i * columns.column_stride(0);
+      results[i] =
+          Op::result(reduce_line<Op>(in, line, columns.stride(0), columns.rows()), columns.rows(), 1);
+    }
+    store_run(address(out, at[1]), out.dtype, columns.column_stride(1), results, n);
+  });
+}
+
+// --- strips
+
 /// Folds one block of a strip into totals[0, width).
 template <class Op>
 void reduce_block(const Columns& columns, int64_t strip, int64_t block, const View& in,
@@ -134,6 +203,7 @@ void reduce_as(const View& out, const View& in) {
   const std::array<const View*, 2> views{&in, &result};
   const Columns columns(views, 1, [&](int d) { return out.shape[d] == 1; });
   const int64_t all = columns.columns(), blocks = columns.blocks();
+  if (blocks == 1 && columns.are_lines()) return reduce_lines<Op>(columns, out, in);
   if (blocks == 1) {
     columns.for_blocks([&](int64_t strip, int64_t block) {
       Total totals[kChunk];

@@ -145,6 +145,31 @@ TEST_CASE("reductions agree at the edges of blocks and strips") {
   }
 }
 
+TEST_CASE("reductions of lines agree at the edges of their vectors and blocks") {
+  const unsigned seed = test_seed();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const Shape shapes[] = {{3, 16},  {9, 63},   {9, 64},   {9, 65},   {600, 33}, {5, 511},
+                          {5, 513}, {3, 4095}, {3, 4097}, {2, 8200}, {2, 16384}};
+  for (const Shape& shape : shapes) {
+    for (int r = 0; r < kReductions; ++r) {
+      for (DType dtype : {float64, float32, bfloat16, int64}) {
+        for (Layout layout : {Layout::row_major, Layout::strided})
+          compare(static_cast<Reduction>(r), dtype, shape, layout, 2, random);
+      }
+    }
+  }
+  Elements x(float32, {1, 130});
+  for (int64_t place = 0; place < 130; ++place) {
+    CAPTURE(place);
+    x.randomize(random);
+    x.set(place, kNaN);
+    CHECK(std::isnan(reduce(table(false), Reduction::amax, x, 2)[0]));
+    CHECK(std::isnan(reduce(table(false), Reduction::amin, x, 2)[0]));
+    CHECK(reduce(table(false), Reduction::argmin, x, 2)[0] == static_cast<double>(place));
+  }
+}
+
 TEST_CASE("reductions of nothing, of NaN, of ties") {
   for (bool reference : {false, true}) {
     CAPTURE(reference);
@@ -232,6 +257,12 @@ TEST_CASE("a sum has the same bits for any number of threads") {
     const Elements two = reduce(kernels, Reduction::sum, x, dims);
     CHECK(one.same_bits(two));
   }
+  Elements lines(float32, {1300, 100});
+  lines.randomize(random);
+  set_num_threads(1);
+  const Elements one = reduce(kernels, Reduction::sum, lines, 2);
+  set_num_threads(3);
+  CHECK(one.same_bits(reduce(kernels, Reduction::sum, lines, 2)));
   set_num_threads(threads);
 }
 
