@@ -34,14 +34,14 @@ class Columns {
     const bool together =
         rows_.size() == 1 || columns_.stride(0) < rows_.stride(0) || (length < 16 && side >= 16);
     side_ = together ? std::max<int64_t>(1, side) : 1;
+    flat_ = length > 1 && is_flat(walked);
+    // Rows of a few elements that do not follow one another would be pieces of their own.
+    if (length > 1 && !flat_ && side_ < 16) side_ = 1, flat_ = true;
     width_ = std::min(side_, kChunk);
     strips_abreast_ = (side_ + kChunk - 1) / kChunk;
     block_rows_ = std::max(kBlockRows, kBlockElements / width_);
-    flat_ = length > 1 && strips_abreast_ == 1;
-    for (int v = 0; v < walked; ++v) {
+    for (int v = 0; v < walked; ++v)
       strides_[static_cast<size_t>(v)] = side_ > 1 ? columns_.stride(v) : rows_.stride(v);
-      flat_ &= side_ == 1 || rows_.stride(v) == side_ * columns_.stride(v);
-    }
   }
 
   int64_t rows() const { return rows_.size(); }
@@ -141,6 +141,14 @@ class Columns {
       }
     }
     return StridedLoop(std::span<const View* const>(pointers.data(), views.size()));
+  }
+
+  /// Whether rows follow one another as the elements of a row do, in the first `walked` views.
+  bool is_flat(int walked) const {
+    if (side_ == 1) return true;
+    bool flat = side_ <= kChunk;
+    for (int v = 0; v < walked; ++v) flat &= rows_.stride(v) == side_ * columns_.stride(v);
+    return flat;
   }
 
   StridedLoop columns_, rows_;

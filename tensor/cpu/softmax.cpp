@@ -1,12 +1,14 @@
-// Softmax along one dimension: three passes over a strip of columns that stays in the cache (largest, sum of
-// exponentials, result), its gradient in two. Arithmetic is in T, float or double; a strip's blocks are added
-// up in double.
+// Softmax along one dimension: three passes over a line, or over a strip of lines side by side, that stays in
+// the cache (largest, sum of exponentials, result), its gradient in two. Arithmetic is in T, float or double;
+// chunks of a line and blocks of a strip are added up in double.
 #include <functional>
 #include <limits>
 
 #include "tensor/cpu/columns.h"
 #include "tensor/cpu/kernel_families.h"
+#include "tensor/cpu/lines.h"
 #include "tensor/cpu/pointwise_loop.h"
+#include "tensor/cpu/scratch.h"
 
 namespace mezzo::cpu {
 namespace {
@@ -15,6 +17,94 @@ namespace {
 Columns lines_along(std::span<const View* const> views, int dim) {
   return Columns(views, static_cast<int>(views.size()), [dim](int d) { return d == dim; });
 }
+
+// --- lines
+
+/// What the last pass needs, the exponentials or for the logarithm the differences, waits in y.
+template <class T>
+void softmax_line(T* y, const T* x, int64_t n, bool log) {
+  using V = Vec<T>;
+  const T largest = largest_of(x, n);
+  const T sum = sum_of<T>(n, [&](int64_t i, int64_t m) {
+    const V shifted = V::load(x + i, m, -std::numeric_limits<T>::infinity()) - V(largest);
+    const V e = exp(shifted);
+    (log ? shifted : e).store(y + i, m);
+    return e;
+  });
+  const auto waiting = [&](int64_t i, int64_t m) { return V::load(y + i, m, 0); };
+  const V log_sum(std::log(sum)), factor(T(1) / sum);
+  if (log)
+    fill_line(y, n, [&](int64_t i, int64_t m) { return waiting(i, m) - log_sum; });
+  else
+    fill_line(y, n, [&](int64_t i, int64_t m) { return waiting(i, m) * factor; });
+}
+
+/// y: the result of softmax_line, dy its gradient.
+template <class T>
+void softmax_grad_line(T* dx, const T* dy, const T* y, int64_t n, bool log) {
+  using V = Vec<T>;
+  const auto result = [&](int64_t i, int64_t m) { return V::load(y + i, m, 0); };
+  const auto grad = [&](int64_t i, int64_t m) { return V::load(dy + i, m, 0); };
+  if (log) {
+    const V sum(sum_of<T>(n, grad));
+    fill_line(dx, n, [&](int64_t i, int64_t m) { return grad(i, m) - exp(result(i, m)) * sum; });
+  } else {
+    const V sum(sum_of<T>(n, [&](int64_t i, int64_t m) { return grad(i, m) * result(i, m); }));
+    fill_line(dx, n, [&](int64_t i, int64_t m) { return result(i, m) * (grad(i, m) - sum); });
+  }
+}
+
+/// Lines of a view as arrays of T: its memory, or a copy of one line at a time.
+template <class T>
+class LineArray {
+ public:
+  /// v: the number of the view among those of the columns.
+  LineArray(const View& view, const Columns& columns, int v)
+      : view_(view),
+        n_(columns.rows()),
+        stride_(columns.stride(v)),
+        copy_(memory_run<T>(view, 0, stride_, n_) ? 0 : static_cast<size_t>(n_) * sizeof(T)) {}
+
+  const T* read(int64_t offset) const { return read_run(view_, offset, stride_, n_, copy_.template as<T>()); }
+  /// Where to put a line before write_back.
+  T* write(int64_t offset) const { return write_run(view_, offset, stride_, n_, copy_.template as<T>()); }
+  void write_back(int64_t offset, const T* line) const { cpu::write_back(view_, offset, stride_, n_, line); }
+
+ private:
+  const View& view_;
+  int64_t n_, stride_;
+  Scratch copy_;
+};
+
+template <class T>
+void softmax_lines(const Columns& columns, const View& out, const View& in, bool log) {
+  columns.for_lines([&](const Columns::Offsets& at, int64_t n) {
+    const LineArray<T> x(in, columns, 0), y(out, columns, 1);
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t to = at[1] + i * columns.column_stride(1);
+      T* line = y.write(to);
+      softmax_line(line, x.read(at[0] + i * columns.column_stride(0)), columns.rows(), log);
+      y.write_back(to, line);
+    }
+  });
+}
+
+template <class T>
+void softmax_grad_lines(const Columns& columns, const View& grad_in, const View& grad, const View& result,
+                        bool log) {
+  columns.for_lines([&](const Columns::Offsets& at, int64_t n) {
+    const LineArray<T> y(result, columns, 0), dy(grad, columns, 1), dx(grad_in, columns, 2);
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t to = at[2] + i * columns.column_stride(2);
+      T* line = dx.write(to);
+      softmax_grad_line(line, dy.read(at[1] + i * columns.column_stride(1)),
+                        y.read(at[0] + i * columns.column_stride(0)), columns.rows(), log);
+      dx.write_back(to, line);
+    }
+  });
+}
+
+// --- strips
 
 struct Exponential {
   template <class T>
@@ -88,6 +178,7 @@ template <class T>
 void softmax_as(const View& out, const View& in, int dim, bool log) {
   const std::array<const View*, 2> views{&in, &out};
   const Columns columns = lines_along(views, dim);
+  if (columns.are_lines()) return softmax_lines<T>(columns, out, in, log);
   columns.for_strips([&](int64_t strip) {
     const int64_t lanes = columns.lanes(strip);
     T largest[kChunk], sum[kChunk];
@@ -122,6 +213,7 @@ template <class T>
 void softmax_grad_as(const View& grad_in, const View& grad, const View& result, int dim, bool log) {
   const std::array<const View*, 3> views{&result, &grad, &grad_in};
   const Columns columns = lines_along(views, dim);
+  if (columns.are_lines()) return softmax_grad_lines<T>(columns, grad_in, grad, result, log);
   columns.for_strips([&](int64_t strip) {
     const int64_t lanes = columns.lanes(strip);
     T sum[kChunk];

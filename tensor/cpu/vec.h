@@ -3,7 +3,9 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <type_traits>
 #include <unsupported/Eigen/SpecialFunctions>
@@ -27,7 +29,23 @@ struct Vec {
   Vec(Packet packet) : packet(packet) {}
   explicit Vec(double constant) : packet(ei::pset1<Packet>(static_cast<T>(constant))) {}
   static Vec load(const T* from) { return ei::ploadu<Packet>(from); }
+  /// n elements, and `rest` in the lanes that are left.
+  static Vec load(const T* from, int64_t n, T rest) {
+    if (n >= size) return load(from);
+    T x[size];
+    std::fill(std::copy_n(from, n, x), x + size, rest);
+    return load(x);
+  }
   void store(T* to) const { ei::pstoreu(to, packet); }
+  /// The first n lanes.
+  void store(T* to, int64_t n) const {
+    if (n >= size) return store(to);
+    T x[size];
+    store(x);
+    std::copy_n(x, n, to);
+  }
+  T sum_of_lanes() const { return ei::predux(packet); }
+  T largest_lane() const { return ei::predux_max(packet); }
 
   friend Vec operator+(Vec a, Vec b) { return ei::padd(a.packet, b.packet); }
   friend Vec operator-(Vec a, Vec b) { return ei::psub(a.packet, b.packet); }
@@ -40,8 +58,11 @@ struct Vec {
   friend Mask operator!=(Vec a, Vec b) {
     return {ei::pandnot(ei::ptrue(a.packet), ei::pcmp_eq(a.packet, b.packet))};
   }
+  friend bool any(Mask c) { return ei::predux_any(c.bits); }
   friend Vec select(Mask c, Vec a, Vec b) { return ei::pselect(c.bits, a.packet, b.packet); }
 
+  /// b where it is larger, else a; so a NaN in b is passed over.
+  friend Vec larger(Vec a, Vec b) { return ei::pmax(a.packet, b.packet); }
   /// Lane by lane in the source, one instruction in the program: Eigen's goes through an estimate that is
   /// wrong at infinity, -0 and subnormal numbers.
   friend Vec sqrt(Vec x) {
@@ -62,7 +83,7 @@ struct Vec {
   friend Vec exp(Vec x) {
     const T lowest = std::log(std::numeric_limits<T>::min()),
             highest = std::log(std::numeric_limits<T>::max()) - 1;
-    if (ei::predux_max(x.packet) > highest) return lanes(x, [](T v) { return std::exp(v); });
+    if (any(x > Vec(highest))) return lanes(x, [](T v) { return std::exp(v); });
     return select(x < Vec(lowest), Vec(0), ei::pexp(x.packet));
   }
   friend Vec sin(Vec x) {

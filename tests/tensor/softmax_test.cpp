@@ -1,5 +1,5 @@
-// The softmax kernels of the CPU beside the naive ones: layouts, dtypes, long lines, numbers of threads; and
-// what the ops refuse.
+// The softmax kernels of the CPU beside the naive ones: layouts, dtypes, lengths of lines, NaN and infinities,
+// numbers of threads; and what the ops refuse.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -28,9 +28,13 @@ void check_kernels(const Shape& shape, int dim, DType dtype, Layout from, Layout
   CAPTURE(name_of(dtype));
   CAPTURE(name_of(from));
   CAPTURE(name_of(to));
-  Elements x(dtype, shape, from), g(dtype, shape, from);
+  Elements x(dtype, shape, from), g(dtype, shape, from), g_sizes(dtype, shape);
   x.randomize(random, 3, 4);
   g.randomize(random);
+  g_sizes.fill([&](int64_t i) { return std::abs(g[i]); });
+  // The naive kernel adds up in float64: for operands of that its own error grows with the line.
+  const double allowed =
+      8 * epsilon(dtype) * (dtype == float64 ? 1 + static_cast<double>(shape[dim]) / 100 : 1);
   for (const bool log : {false, true}) {
     CAPTURE(log);
     Elements y(dtype, shape, to), dx(dtype, shape, to), expected(dtype, shape), expected_dx(dtype, shape);
@@ -38,11 +42,15 @@ void check_kernels(const Shape& shape, int dim, DType dtype, Layout from, Layout
     table(true).softmax(expected.view(), x.view(), dim, log);
     table(false).softmax_grad(dx.view(), g.view(), y.view(), dim, log);
     table(true).softmax_grad(expected_dx.view(), g.view(), y.view(), dim, log);
+    // A gradient is a difference of terms that may be larger: those of |g| have the sizes a and b, and a - b
+    // here.
+    Elements difference(dtype, shape);
+    table(true).softmax_grad(difference.view(), g_sizes.view(), y.view(), dim, log);
     bool agree = true;
     for (int64_t i = 0; i < x.numel(); ++i) {
-      const double allowed = 8 * epsilon(dtype);
       agree &= near(y[i], expected[i], allowed * ((log ? 1 : 1e-3) + std::abs(expected[i])));
-      agree &= near(dx[i], expected_dx[i], allowed * (1 + std::abs(expected_dx[i])));
+      const double a = g_sizes[i] * (log ? 1 : y[i]), b = a - difference[i];
+      agree &= near(dx[i], expected_dx[i], allowed * (1 + a + b));
     }
     CHECK(agree);
   }
@@ -66,6 +74,56 @@ TEST_CASE("softmax kernels: lines longer than a block, and many short ones") {
   for (const Layout layout : {Layout::row_major, Layout::reversed}) {
     check_kernels({2, 40000}, 1, float32, layout, layout, random);
     check_kernels({1200, 10}, 1, float32, layout, layout, random);
+  }
+}
+
+TEST_CASE("softmax kernels: lines of any length, in memory as they are or not") {
+  const unsigned seed = test_seed();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  for (const int64_t n : {1, 2, 15, 16, 17, 64, 65, 100, 511, 512, 513, 1100}) {
+    for (const DType dtype : {float64, float32, float16, bfloat16}) {
+      for (const Layout from : {Layout::row_major, Layout::strided}) {
+        for (const Layout to : {Layout::row_major, Layout::strided})
+          check_kernels({3, 2, n}, 2, dtype, from, to, random);
+      }
+    }
+    check_kernels({2, n, 3}, 1, float32, Layout::channels_last, Layout::row_major, random);
+    check_kernels({2, n, 3}, 1, float32, Layout::row_major, Layout::channels_last, random);
+  }
+  check_kernels({600, 20}, 1, float32, Layout::row_major, Layout::row_major, random);
+}
+
+TEST_CASE("softmax kernels: NaN and infinities come out as from the naive ones, wherever they are") {
+  const unsigned seed = test_seed();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const Shape shape{1, 70};
+  for (const DType dtype : {float64, float32, bfloat16}) {
+    for (const double odd : {std::numeric_limits<double>::quiet_NaN(), inf, -inf}) {
+      for (const bool alone : {true, false}) {
+        for (int64_t place = 0; place < 70; ++place) {
+          Elements x(dtype, shape), y(dtype, shape), expected(dtype, shape);
+          x.randomize(random);
+          for (int64_t i = 0; i < 70; ++i)
+            if (alone ? i == place : i != place) x.set(i, odd);
+          for (const bool log : {false, true}) {
+            table(false).softmax(y.view(), x.view(), 1, log);
+            table(true).softmax(expected.view(), x.view(), 1, log);
+            bool agree = true;
+            for (int64_t i = 0; i < 70; ++i)
+              agree &= near(y[i], expected[i], 8 * epsilon(dtype) * (1 + std::abs(expected[i])));
+            CAPTURE(name_of(dtype));
+            CAPTURE(odd);
+            CAPTURE(alone);
+            CAPTURE(place);
+            CAPTURE(log);
+            CHECK(agree);
+          }
+        }
+      }
+    }
   }
 }
 
