@@ -21,9 +21,13 @@ void check_floating(std::string_view op, std::initializer_list<Operand> operands
   if (!is_floating(operands.begin()->tensor.dtype())) fail(op, "needs a floating dtype", operands);
 }
 
-void check_range(std::string_view op, std::string_view what, const Tensor& positions, int64_t size,
+void check_range(std::string_view op, std::string_view what, const Tensor& all_positions, int64_t size,
                  std::initializer_list<Operand> operands, int64_t low) {
-  if (positions.numel() == 0) return;
+  if (all_positions.numel() == 0) return;
+  Tensor positions = all_positions;  // each of an expanded tensor's once
+  for (int d = 0; d < positions.dim(); ++d) {
+    if (positions.strides()[d] == 0 && positions.size(d) > 1) positions = positions.narrow(d, 0, 1);
+  }
   if (amin(positions).item<int64_t>() >= low && amax(positions).item<int64_t>() < size) return;
   const Tensor all = positions.to(int64), wrong = nonzero(logical_or(lt(all, low), ge(all, size)));
   Tensor first = all;

@@ -25,10 +25,12 @@ class Columns {
 
   /// `is_row(d)` says it of dimension d. The first view's strides decide how the others are walked too.
   /// Pieces are made of the first `walked` views; the others have an element per column (and strides of 0
-  /// along rows).
+  /// along rows). No strip is wider than `widest`, at most kChunk.
   template <class IsRow>
-  Columns(std::span<const View* const> views, int walked, IsRow&& is_row)
-      : columns_(part(views, [&](int d) { return !is_row(d); })), rows_(part(views, is_row)) {
+  Columns(std::span<const View* const> views, int walked, IsRow&& is_row, int64_t widest = kChunk)
+      : columns_(part(views, [&](int d) { return !is_row(d); })),
+        rows_(part(views, is_row)),
+        widest_(widest) {
     const int64_t side = columns_.inner_size(), length = rows_.inner_size();
     // Rows too short for vectors are crossed, though memory runs along them: they share cache lines.
     const bool together =
@@ -37,8 +39,8 @@ class Columns {
     flat_ = length > 1 && is_flat(walked);
     // Rows of a few elements that do not follow one another would be pieces of their own.
     if (length > 1 && !flat_ && side_ < 16) side_ = 1, flat_ = true;
-    width_ = std::min(side_, kChunk);
-    strips_abreast_ = (side_ + kChunk - 1) / kChunk;
+    width_ = std::min(side_, widest_);
+    strips_abreast_ = (side_ + widest_ - 1) / widest_;
     block_rows_ = std::max(kBlockRows, kBlockElements / width_);
     for (int v = 0; v < walked; ++v)
       strides_[static_cast<size_t>(v)] = side_ > 1 ? columns_.stride(v) : rows_.stride(v);
@@ -50,10 +52,10 @@ class Columns {
   int64_t rows_of(int64_t block) const { return std::min(block_rows_, rows() - block * block_rows_); }
 
   int64_t strips() const { return columns() / side_ * strips_abreast_; }
-  int64_t width(int64_t strip) const { return std::min(kChunk, side_ - strip % strips_abreast_ * kChunk); }
+  int64_t width(int64_t strip) const { return std::min(widest_, side_ - strip % strips_abreast_ * widest_); }
   /// Number of the strip's first column, where columns are counted in the order of the walk.
   int64_t first_column(int64_t strip) const {
-    return strip / strips_abreast_ * side_ + strip % strips_abreast_ * kChunk;
+    return strip / strips_abreast_ * side_ + strip % strips_abreast_ * widest_;
   }
   /// Where the strip begins in each view.
   Offsets offsets(int64_t strip) const {
@@ -146,7 +148,7 @@ class Columns {
   /// Whether rows follow one another as the elements of a row do, in the first `walked` views.
   bool is_flat(int walked) const {
     if (side_ == 1) return true;
-    bool flat = side_ <= kChunk;
+    bool flat = side_ <= widest_;
     for (int v = 0; v < walked; ++v) flat &= rows_.stride(v) == side_ * columns_.stride(v);
     return flat;
   }
@@ -156,6 +158,7 @@ class Columns {
   bool flat_;      ///< rows follow one another as the elements of a row do, in every view
   int64_t side_;   ///< columns side by side
   int64_t width_;  ///< of the widest strip
+  int64_t widest_;
   int64_t strips_abreast_, block_rows_;
 };
 

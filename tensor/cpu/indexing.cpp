@@ -1,6 +1,7 @@
 // Elements by position. gather takes runs of the result; where one position serves a whole run (slices of a
 // row-major tensor), the run is copied. scatter and scatter_add work on columns along the dimension, each of
-// which belongs to one thread: what meets in one place has one order, whatever the number of threads.
+// which belongs to one thread: what meets in one place has one order, whatever the number of threads. Where
+// positions are a list, columns side by side go together, row by row.
 #include <type_traits>
 
 #include "tensor/cpu/columns.h"
@@ -61,10 +62,50 @@ const T* read_piece(const View& view, int64_t offset, int64_t& step, int64_t n, 
   return view.as<T>() + offset;
 }
 
+/// Whether positions along dim are the same for all that lies beside it: a list.
+bool is_list(const View& index, int dim) {
+  for (int d = 0; d < index.shape.dim(); ++d)
+    if (d != dim && index.shape[d] != 1 && index.strides[d] != 0) return false;
+  return true;
+}
+
+/// scatter_as for a list of positions: a row of a strip goes to a row of out.
+template <class T, class Put>
+void scatter_rows(const Columns& columns, const View& out, const View& index, const View& source, int dim,
+                  Put put) {
+  const int64_t step = out.strides[dim], side = columns.column_stride(1);
+  columns.for_strips([&](int64_t strip) {
+    const int64_t width = columns.width(strip);
+    const Columns::Offsets at = columns.offsets(strip);
+    T* first = out.as<T>() + at[1];
+    const int64_t* position = index.as<int64_t>();
+    T buffer[kChunk];
+    for (int64_t row = 0; row < columns.rows(); ++row, position += index.strides[dim]) {
+      int64_t next = columns.stride(0);
+      const T* x = read_piece(source, at[0] + row * source.strides[dim], next, width, buffer);
+      T* place = first + *position * step;
+      if (side == 1 && next == 1) {
+#pragma omp simd
+        for (int64_t j = 0; j < width; ++j) put(place[j], x[j]);
+      } else {
+        for (int64_t j = 0; j < width; ++j) put(place[j * side], x[j * next]);
+      }
+    }
+  });
+}
+
 /// put(place, x) for each element x of source and its place in out, in order.
 template <class T, class Put>
 void scatter_as(const View& out, const View& index, const View& source, int dim, Put put) {
   const View places = beside(out, source.shape, dim);
+  if (is_list(index, dim)) {
+    const std::array<const View*, 2> views{&source, &places};
+    // Narrower strips share rows among threads; no sum is another for it.
+    const int64_t widest = num_threads() > 1 ? kChunk / 4 : kChunk;
+    const auto is_row = [&](int d) { return d == dim; };
+    const Columns columns(views, 1, is_row, widest);
+    if (!columns.are_lines()) return scatter_rows<T>(columns, out, index, source, dim, put);
+  }
   const std::array<const View*, 3> views{&source, &index, &places};
   const Columns columns(views, 2, [&](int d) { return d == dim; });
   const int64_t step = out.strides[dim], side = columns.column_stride(2);

@@ -103,4 +103,50 @@ TEST_CASE("indexing kernels: every layout gives the naive kernel's values") {
   }
 }
 
+TEST_CASE("scatter kernels: positions that are a list give the naive kernels' values") {
+  const unsigned seed = test_seed();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const int threads = num_threads();
+  const Shape shapes[] = {{40, 1}, {40, 5}, {40, 300}, {9, 1100}, {3, 50, 20}, {2, 30, 17}};
+  for (const Shape& shape : shapes) {
+    CAPTURE(to_string(shape));
+    for (int dim = 0; dim < shape.dim(); ++dim) {
+      CAPTURE(dim);
+      Shape picked = shape;
+      picked[dim] = 31;
+      Elements list(int64, {31});
+      list.fill([&](int64_t) { return static_cast<int64_t>(random()) % shape[dim]; });
+      View index = list.view();
+      index.shape = picked;
+      index.strides = Shape::filled(shape.dim(), 0);
+      index.strides[dim] = 1;
+      for (const DType dtype : {float32, bfloat16}) {
+        for (const Layout from : kLayouts) {
+          Elements source(dtype, picked, from);
+          source.randomize(random);
+          for (const Layout to : kResultLayouts) {
+            CAPTURE(name_of(dtype));
+            CAPTURE(name_of(from));
+            CAPTURE(name_of(to));
+            Elements expected(float32, shape, to), expected_last(dtype, shape, to);
+            table(true).scatter_add(expected.view(), index, source.view(), dim);
+            table(true).scatter(expected_last.view(), index, source.view(), dim);
+            for (const int n : {1, 2}) {
+              CAPTURE(n);
+              set_num_threads(n);
+              Elements sums(float32, shape, to), last(dtype, shape, to);
+              table(false).scatter_add(sums.view(), index, source.view(), dim);
+              table(false).scatter(last.view(), index, source.view(), dim);
+              CHECK(sums.same_bits(expected));
+              CHECK(last.same_bits(expected_last));
+            }
+          }
+        }
+      }
+    }
+  }
+  set_num_threads(threads);
+}
+
 }  // namespace mezzo
