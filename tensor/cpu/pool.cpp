@@ -2,7 +2,6 @@
 // of the windows is then one array, and the largest so far are kept in another. Numbers of cells are counted
 // in T beside them, so that both are vectors of one width.
 #include <limits>
-#include <span>
 #include <vector>
 
 #include "tensor/cpu/kernel_families.h"
@@ -166,46 +165,89 @@ void max_pool2d(const View& out, const View& cells, const View& input, const Poo
 
 // --- backward
 
-/// Where a window has each of its cells, from its first one on.
+/// Where a window has each of its cells, from its first one on: `offset` is that in a plane of the input.
 struct CellPlace {
-  int64_t row, column;
+  int64_t row, column, offset;
 };
 std::vector<CellPlace> cell_places(const Axis& rows, const Axis& columns) {
   std::vector<CellPlace> places;
-  for (int64_t u = 0; u < rows.kernel; ++u)
-    for (int64_t v = 0; v < columns.kernel; ++v) places.push_back({u * rows.dilation, v * columns.dilation});
+  for (int64_t u = 0; u < rows.kernel; ++u) {
+    for (int64_t v = 0; v < columns.kernel; ++v) {
+      const int64_t row = u * rows.dilation, column = v * columns.dilation;
+      places.push_back({row, column, row * columns.size + column});
+    }
+  }
   return places;
 }
 
-/// The gradient of one channel of an image: each window adds to the element that won. `sums` has room for it.
+/// Whether the rows of a plane follow one another as the elements of a row do.
+bool rows_follow(const View& view) {
+  return view.shape[2] == 1 || view.strides[2] == view.shape[3] * view.strides[3];
+}
+
+/// The sums of one channel of an image: each window adds to the element that won.
 template <class T>
-void scatter_plane(const View& grad_input, const View& grad_out, const View& cells, const Axis& rows,
-                   const Axis& columns, std::span<const CellPlace> places, int64_t n, int64_t c, T* sums) {
-  const int64_t H = rows.size, W = columns.size, all = rows.kernel * columns.kernel;
-  std::fill_n(sums, H * W, T(0));
-  for (int64_t i = 0; i < grad_out.shape[2]; ++i) {
-    for (int64_t first = 0; first < grad_out.shape[3]; first += kChunk) {
-      const int64_t count = std::min(kChunk, grad_out.shape[3] - first);
-      T g_buffer[kChunk];
-      int32_t cell_buffer[kChunk];
-      const T* g =
-          read_run(grad_out, offset_at(grad_out, n, c, i, first), grad_out.strides[3], count, g_buffer);
-      const int32_t* cell =
-          read_run(cells, offset_at(cells, n, c, i, first), cells.strides[3], count, cell_buffer);
-      for (int64_t j = 0; j < count; ++j) {
-        if (cell[j] < 0 || cell[j] >= all) continue;
-        const CellPlace& place = places[static_cast<size_t>(cell[j])];
-        const int64_t row = rows.position(i, 0) + place.row,
-                      column = columns.position(first + j, 0) + place.column;
-        if (row >= 0 && row < H && column >= 0 && column < W) sums[row * W + column] += g[j];
+class PlaneSums {
+ public:
+  PlaneSums(const Axis& rows, const Axis& columns)
+      : rows_(rows), columns_(columns), places_(cell_places(rows, columns)) {}
+
+  /// sums[H, W] of all windows of channel c of image n.
+  void add_windows(T* sums, const View& grad_out, const View& cells, int64_t n, int64_t c) const {
+    const int64_t OH = grad_out.shape[2], OW = grad_out.shape[3];
+    const bool follow = OW <= kChunk && rows_follow(grad_out) && rows_follow(cells);
+    const int64_t most = follow ? kChunk / std::max<int64_t>(1, OW) : 1;  // rows to read at once
+    for (int64_t first = 0; first < OW; first += kChunk) {
+      const int64_t count = std::min(kChunk, OW - first);
+      const Inside first_cells = columns_.windows(first, count, 0);
+      const Inside last_cells = columns_.windows(first, count, columns_.kernel - 1);
+      const Whole whole{first_cells.begin, std::max(first_cells.begin, last_cells.end)};
+      for (int64_t i = 0; i < OH; i += most) {
+        const int64_t rows = std::min(most, OH - i);
+        T g_buffer[kChunk];
+        int32_t cell_buffer[kChunk];
+        const T* g = read_run(grad_out, offset_at(grad_out, n, c, i, first), grad_out.strides[3],
+                              rows * count, g_buffer);
+        const int32_t* cell =
+            read_run(cells, offset_at(cells, n, c, i, first), cells.strides[3], rows * count, cell_buffer);
+        for (int64_t r = 0; r < rows; ++r, g += count, cell += count)
+          add_row(sums, g, cell, count, whole, rows_.position(i + r, 0), columns_.position(first, 0));
       }
     }
   }
-  for (int64_t row = 0; row < H; ++row) {
-    store_run(address(grad_input, offset_at(grad_input, n, c, row, 0)), grad_input.dtype,
-              grad_input.strides[3], sums + row * W, W);
+
+ private:
+  /// Windows [begin, end) that lie in the input from left to right.
+  struct Whole {
+    int64_t begin, end;
+  };
+
+  /// A row of windows, of which the first has its first cell at [top, left].
+  void add_row(T* sums, const T* g, const int32_t* cell, int64_t count, Whole whole, int64_t top,
+               int64_t left) const {
+    const int64_t H = rows_.size, W = columns_.size, step = columns_.stride;
+    const CellPlace* places = places_.data();
+    const size_t all = places_.size();
+    const auto add_checked = [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin; j < end; ++j) {
+        const auto number = static_cast<size_t>(cell[j]);
+        if (number >= all) continue;
+        const int64_t row = top + places[number].row, column = left + j * step + places[number].column;
+        if (row >= 0 && row < H && column >= 0 && column < W) sums[row * W + column] += g[j];
+      }
+    };
+    if (top < 0 || top + rows_.dilation * (rows_.kernel - 1) >= H) return add_checked(0, count);
+    add_checked(0, whole.begin);
+    for (int64_t j = whole.begin; j < whole.end; ++j) {
+      const auto number = static_cast<size_t>(cell[j]);
+      if (number < all) sums[top * W + left + j * step + places[number].offset] += g[j];
+    }
+    add_checked(whole.end, count);
   }
-}
+
+  const Axis &rows_, &columns_;
+  std::vector<CellPlace> places_;
+};
 
 /// The gradient of one row of an image in all channels, from the windows that have cells in it. `sums` has
 /// room for it.
@@ -251,11 +293,20 @@ void max_pool2d_grad_as(const View& grad_input, const View& grad_out, const View
         collect_row(grad_input, grad_out, cells, rows, columns, k / H, k % H, sums.as<T>());
     });
   } else {
-    const std::vector<CellPlace> places = cell_places(rows, columns);
+    const PlaneSums<T> windows(rows, columns);
+    const bool in_place = memory_run<T>(grad_input, 0, grad_input.strides[3], W) && rows_follow(grad_input);
     parallel_for(N * C, 1 + kParallelElements / (H * W), [&](int64_t begin, int64_t end) {
-      const Scratch sums(static_cast<size_t>(H * W) * sizeof(T));
-      for (int64_t k = begin; k < end; ++k)
-        scatter_plane(grad_input, grad_out, cells, rows, columns, places, k / C, k % C, sums.as<T>());
+      const Scratch room(in_place ? 0 : static_cast<size_t>(H * W) * sizeof(T));
+      for (int64_t k = begin; k < end; ++k) {
+        const int64_t plane = offset_at(grad_input, k / C, k % C, 0, 0);
+        T* sums = in_place ? grad_input.as<T>() + plane : room.as<T>();
+        std::fill_n(sums, H * W, T(0));
+        windows.add_windows(sums, grad_out, cells, k / C, k % C);
+        for (int64_t row = 0; row < H && !in_place; ++row) {
+          store_run(address(grad_input, plane + row * grad_input.strides[2]), grad_input.dtype,
+                    grad_input.strides[3], sums + row * W, W);
+        }
+      }
     });
   }
 }

@@ -80,13 +80,18 @@ TEST_CASE("pooling kernels: every layout and dtype gives the naive kernel's valu
   }
 }
 
-TEST_CASE("pooling kernels: more channels, or windows in a row, than a buffer holds") {
+TEST_CASE("pooling kernels: more channels, or windows in a row or a plane, than a buffer holds") {
   const unsigned seed = test_seed();
   CAPTURE(seed);
   std::mt19937 random(seed);
   check_kernels({1, 600, 4, 5}, kPlain, float32, Layout::channels_last, Layout::channels_last, random);
   check_kernels({1, 1, 3, 1300}, kOverlapping, float32, Layout::row_major, Layout::row_major, random);
   check_kernels({1, 1, 3, 1300}, kPlain, bfloat16, Layout::row_major, Layout::row_major, random);
+  // Several rows to a buffer, and several buffers to a plane.
+  for (const Layout layout : {Layout::row_major, Layout::strided}) {
+    for (const PoolGeometry& geometry : {kPlain, kEverything, kOverlapping})
+      check_kernels({1, 2, 70, 46}, geometry, float32, layout, layout, random);
+  }
 }
 
 TEST_CASE("pooling kernels: windows of more than 256 cells") {
