@@ -249,36 +249,41 @@ class PlaneSums {
   std::vector<CellPlace> places_;
 };
 
-/// The gradient of one row of an image in all channels, from the windows that have cells in it. `sums` has
-/// room for it.
+/// Whether the pixels of a row follow one another as the channels of a pixel do.
+bool pixels_follow(const View& view) {
+  return view.shape[3] == 1 || view.strides[3] == view.shape[1] * view.strides[1];
+}
+
+/// The sums of one row of an image in all channels, sums[W, C], from the windows that have cells in it.
 template <class T>
-void collect_row(const View& grad_input, const View& grad_out, const View& cells, const Axis& rows,
-                 const Axis& columns, int64_t n, int64_t row, T* sums) {
-  const int64_t C = grad_input.shape[1], W = columns.size;
+void collect_row(T* sums, const View& grad_out, const View& cells, const Axis& rows, const Axis& columns,
+                 int64_t n, int64_t row) {
+  const int64_t C = grad_out.shape[1], OW = grad_out.shape[3], W = columns.size;
+  const bool follow = C <= kChunk && pixels_follow(grad_out) && pixels_follow(cells);
+  const int64_t most = follow ? kChunk / C : 1;  // windows to read at once
   std::fill_n(sums, W * C, T(0));
   rows.for_windows(row, grad_out.shape[2], [&](int64_t i, int64_t u) {
-    for (int64_t j = 0; j < grad_out.shape[3]; ++j) {
+    for (int64_t first = 0; first < OW; first += most) {
+      const int64_t windows = std::min(most, OW - first);
       for (int64_t c = 0; c < C; c += kChunk) {
         const int64_t count = std::min(kChunk, C - c);
         T g_buffer[kChunk], cell_buffer[kChunk];
-        const T* g =
-            read_run(grad_out, offset_at(grad_out, n, c, i, j), grad_out.strides[1], count, g_buffer);
-        const T* cell = read_run(cells, offset_at(cells, n, c, i, j), cells.strides[1], count, cell_buffer);
-        for (int64_t v = 0; v < columns.kernel; ++v) {
-          const int64_t column = columns.position(j, v);
-          if (column < 0 || column >= W) continue;
-          const T number = static_cast<T>(u * columns.kernel + v);
-          T* sum = sums + column * C + c;
+        const T* g = read_run(grad_out, offset_at(grad_out, n, c, i, first), grad_out.strides[1],
+                              windows * count, g_buffer);
+        const T* cell =
+            read_run(cells, offset_at(cells, n, c, i, first), cells.strides[1], windows * count, cell_buffer);
+        for (int64_t j = first; j < first + windows; ++j, g += count, cell += count) {
+          const Inside across = columns.cells(j);
+          for (int64_t v = across.begin; v < across.end; ++v) {
+            const T number = static_cast<T>(u * columns.kernel + v);
+            T* sum = sums + columns.position(j, v) * C + c;
 #pragma omp simd
-          for (int64_t k = 0; k < count; ++k) sum[k] += cell[k] == number ? g[k] : T(0);
+            for (int64_t k = 0; k < count; ++k) sum[k] += cell[k] == number ? g[k] : T(0);
+          }
         }
       }
     }
   });
-  for (int64_t column = 0; column < W; ++column) {
-    store_run(address(grad_input, offset_at(grad_input, n, 0, row, column)), grad_input.dtype,
-              grad_input.strides[1], sums + column * C, C);
-  }
 }
 
 template <class T>
@@ -287,10 +292,18 @@ void max_pool2d_grad_as(const View& grad_input, const View& grad_out, const View
   const Axis rows(geometry, grad_input, 0), columns(geometry, grad_input, 1);
   const int64_t N = grad_input.shape[0], C = grad_input.shape[1], H = rows.size, W = columns.size;
   if (is_channels_last(grad_input)) {
+    const bool in_place = memory_run<T>(grad_input, 0, grad_input.strides[1], C) && pixels_follow(grad_input);
     parallel_for(N * H, 1 + kParallelElements / (C * W), [&](int64_t begin, int64_t end) {
-      const Scratch sums(static_cast<size_t>(C * W) * sizeof(T));
-      for (int64_t k = begin; k < end; ++k)
-        collect_row(grad_input, grad_out, cells, rows, columns, k / H, k % H, sums.as<T>());
+      const Scratch room(in_place ? 0 : static_cast<size_t>(C * W) * sizeof(T));
+      for (int64_t k = begin; k < end; ++k) {
+        const int64_t row = offset_at(grad_input, k / H, 0, k % H, 0);
+        T* sums = in_place ? grad_input.as<T>() + row : room.as<T>();
+        collect_row(sums, grad_out, cells, rows, columns, k / H, k % H);
+        for (int64_t column = 0; column < W && !in_place; ++column) {
+          store_run(address(grad_input, row + column * grad_input.strides[3]), grad_input.dtype,
+                    grad_input.strides[1], sums + column * C, C);
+        }
+      }
     });
   } else {
     const PlaneSums<T> windows(rows, columns);
