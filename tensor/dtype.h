@@ -64,11 +64,11 @@ struct BFloat16 {
   constexpr operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 
+/// Of each dtype; inside size_of compilers would copy it to the stack at every call.
+inline constexpr size_t kElementSizes[kDTypes] = {8, 4, 2, 2, 8, 4, 1, 1};
+
 /// Bytes of one element.
-constexpr size_t size_of(DType dtype) {
-  constexpr size_t sizes[kDTypes] = {8, 4, 2, 2, 8, 4, 1, 1};
-  return sizes[static_cast<int>(dtype)];
-}
+constexpr size_t size_of(DType dtype) { return kElementSizes[static_cast<int>(dtype)]; }
 
 /// The name as PyTorch writes it, without "torch.".
 constexpr std::string_view name_of(DType dtype) {
