@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "tensor/cpu/kernel_families.h"
+#include "tensor/cpu/lines.h"
 #include "tensor/cpu/parallel.h"
-#include "tensor/cpu/pointwise_loop.h"
 #include "tensor/cpu/runs.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/tile_product.h"
@@ -29,13 +29,6 @@ int64_t batches_of(const View& view) {
   for (int d = 0; d < view.shape.dim() - 2; ++d) batches *= view.shape[d];
   return batches;
 }
-
-struct Exponential {
-  template <class T>
-  static T apply(T x) {
-    return pointwise::Exp::value(x);
-  }
-};
 
 /// A block of rows in scratch memory, a left operand or a result of products.
 template <class T>
@@ -149,37 +142,19 @@ class Scores {
         for (int64_t j = 0; j < keys; ++j) row[j] += mask[j];
     }
   }
-  /// Each score becomes e^(score - shift(query)).
-  template <class Shift>
-  void exponentiate(int64_t queries, int64_t keys, Shift&& shift) const {
-    for (int64_t i = 0; i < queries; ++i) {
-      T* row = block_.row(i);
-      const T s = shift(i);
-#pragma omp simd
-      for (int64_t j = 0; j < keys; ++j) row[j] -= s;
-      const void* in = row;
-      body<T, 1, Exponential>(row, &in, keys);
-    }
+  /// The scores of query i become e^(score - shift); returns their sum.
+  T exponentiate(int64_t i, int64_t keys, T shift) const {
+    T* row = block_.row(i);
+    return sum_of<T>(keys, [&](int64_t j, int64_t m) {
+      const Vec<T> e = exp(Vec<T>::load(row + j, m, kHidden<T>) - Vec<T>(shift));
+      e.store(row + j, m);
+      return e;
+    });
   }
 
  private:
   Block<T> block_;
 };
-
-template <class T>
-T largest_of(const T* x, int64_t n, T largest) {
-#pragma omp simd reduction(max : largest)
-  for (int64_t i = 0; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
-  return largest;
-}
-
-template <class T>
-T sum_of(const T* x, int64_t n) {
-  T sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += x[i];
-  return sum;
-}
 
 /// f(key, keys) for the blocks of keys that queries [first, first + queries) can see, in order.
 template <class F>
@@ -229,14 +204,13 @@ class Forward {
   void add_block(int64_t queries, int64_t keys) {
     for (int64_t i = 0; i < queries; ++i) {
       const T before = largest_[i];
-      largest_[i] = largest_of(scores_.row(i), keys, before);
+      largest_[i] = std::max(before, largest_of(scores_.row(i), keys));
       if (largest_[i] == before) continue;
       const T factor = std::exp(before - largest_[i]);
       sum_[i] *= factor;
       for (int64_t e = 0; e < out_.columns(); ++e) out_.row(i)[e] *= factor;
     }
-    scores_.exponentiate(queries, keys, [&](int64_t i) { return shift(i); });
-    for (int64_t i = 0; i < queries; ++i) sum_[i] += sum_of(scores_.row(i), keys);
+    for (int64_t i = 0; i < queries; ++i) sum_[i] += scores_.exponentiate(i, keys, shift(i));
     Ahead nothing;
     multiply(out_.tile(), scores_.tile(keys), packed_.rows(value_, keys), queries, {.accumulate = true},
              nothing);
@@ -307,8 +281,8 @@ class Backward {
     key_.read(in_.key, batch, key, keys);
     value_.read(in_.value, batch, key, keys);
     weights_.compute(in_, batch, query_, first, queries, packed_.transposed(key_, keys), key, keys);
-    weights_.exponentiate(queries, keys,
-                          [&](int64_t i) { return *lse_.row(i) == kHidden<T> ? T(0) : *lse_.row(i); });
+    for (int64_t i = 0; i < queries; ++i)
+      weights_.exponentiate(i, keys, *lse_.row(i) == kHidden<T> ? T(0) : *lse_.row(i));
     Ahead nothing;
     multiply_transposed(grad_value_.rows_from(key), weights_.tile(keys), packed_.rows(grad_out_, queries),
                         queries, true, nothing);
