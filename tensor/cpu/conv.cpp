@@ -198,7 +198,10 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
 
 void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const View& input,
                         const ConvGeometry& geometry) {
-  if (is_linear(grad_weight, grad_out, input, geometry)) {
+  // oneDNN's own reads float32 operands where they lie; tiles of one product alone do not pay for their
+  // packing.
+  const bool in_place = onednn::available && input.dtype == DType::float32;
+  if (!in_place && is_linear(grad_weight, grad_out, input, geometry)) {
     const View matrix = matrix_of(grad_weight);
     return kernels({}).linear_grad({{}, matrix, {}}, pixels_of(grad_out), {}, pixels_of(input), matrix);
   }

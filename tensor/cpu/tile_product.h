@@ -2,9 +2,9 @@
 // for each tile costs its packing again and again; here operands are packed as they are made.
 //
 // A tile is a matrix in panels of kWidth columns, the last one filled up with zeros. The right operand lies
-// panel by panel, each row by row: so it is read in the order in which it lies, and no two rows are a power
-// of two apart, which would put them on a few sets of the cache. Of the left operand, rows are read term by
-// term: it lies row by row, in memory of ours an odd number of vectors apart, or where a tensor has it.
+// panel by panel, each row by row, as it is read. Of the left operand, rows are read term by term: it lies
+// row by row, in memory of ours an odd number of vectors apart, since rows a power of two apart would share a
+// few sets of the cache, or where a tensor has it.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,6 @@ struct Tile {
   T* data;
   int64_t row_stride, panel_stride;  ///< elements to the next row, to the next panel
   int64_t columns;
-
   T* at(int64_t row, int64_t panel) const { return data + panel * panel_stride + row * row_stride; }
 
   /// Row `row` = line[columns].
@@ -91,8 +90,7 @@ struct Terms {
   int64_t row, term, run, jump;
 };
 
-/// What becomes of sums beside the products: they begin at start[kWidth] if it is given, and are added to
-/// what is there, or those below 0 become 0.
+/// Sums begin at start[kWidth] if it is given, and are added to what is there, or those below 0 become 0.
 template <class T>
 struct Finish {
   const T* start = nullptr;
@@ -111,10 +109,9 @@ void multiply_block(T* out, int64_t out_row, const Terms<T>& a, const T* b, int6
     start[v] = finish.start ? ei::ploadu<Packet>(finish.start + v * kLanes) : ei::pset1<Packet>(T(0));
     // Unrolled by request: else the sums live in memory.
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
+  for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) sums[r][v] = start[v];
-  }
   const T* column = a.data;
   for (int64_t first = 0; first < terms; first += a.run, column += a.jump) {
     const T* element = column;
