@@ -1,6 +1,7 @@
 // The layer_norm kernels of the CPU beside the naive ones: layouts, dtypes, long rows, numbers of threads.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -52,9 +53,13 @@ void check_kernels(const Shape& shape, DType dtype, DType parameter, Layout from
   Elements other_mean(compute_type(dtype), statistics), other_rstd(compute_type(dtype), statistics);
   table(false).layer_norm(y.view(), mean.view(), rstd.view(), x.view(), w, b, 1e-5);
   table(true).layer_norm(expected.view(), other_mean.view(), other_rstd.view(), x.view(), w, b, 1e-5);
-  CHECK(agree(y, expected, 4));
+  // Differences from a mean that is large beside the spread have lost digits.
+  double lost = 1;
+  for (int64_t i = 0; i < other_mean.numel(); ++i)
+    lost = std::max(lost, std::abs(other_mean[i]) * other_rstd[i]);
+  CHECK(agree(y, expected, 4 * lost));
   CHECK(agree(mean, other_mean, 4));
-  CHECK(agree(rstd, other_rstd, 8));
+  CHECK(agree(rstd, other_rstd, 8 * lost));
 
   Elements dx(dtype, shape, to), dw(parameter, row, to), db(parameter, row), other_dx(dtype, shape),
       other_dw(parameter, row), other_db(parameter, row);
@@ -62,8 +67,8 @@ void check_kernels(const Shape& shape, DType dtype, DType parameter, Layout from
                                w);
   table(true).layer_norm_grad(other_dx.view(), other_dw.view(), other_db.view(), g.view(), x.view(),
                               mean.view(), rstd.view(), w);
-  CHECK(agree(dx, other_dx, 8));
-  CHECK(agree(dw, other_dw, 8));
+  CHECK(agree(dx, other_dx, 8 * lost));
+  CHECK(agree(dw, other_dw, 8 * lost));
   CHECK(agree(db, other_db, 8));
 }
 
