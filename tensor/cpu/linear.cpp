@@ -14,8 +14,10 @@ const PointwiseKernels& relu_kernels() { return kernels({}).pointwise[pointwise:
 
 /// In bfloat16 the library reads operands as they are, where tiles would be converted row by row.
 bool multiplies_whole(const View& weight) {
-  if constexpr (!onednn::available) return false;
-  return RoundedProducts::serve(weight.dtype, weight.shape[1], weight.shape[0]);
+  if constexpr (onednn::available)
+    return RoundedProducts::serve(weight.dtype, weight.shape[1], weight.shape[0]);
+  else
+    return false;
 }
 
 void linear_by_matmul(const View& out, const View& x, const View& weight, const View& bias, bool relu) {
