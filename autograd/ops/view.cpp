@@ -189,10 +189,8 @@ struct Split {
       if (piece < 0 || piece > size) fail("split", text("a piece of size ", piece), {{"input", in[0]}});
       sum += piece;
     }
-    if (sum != size) {
-      fail("split", text("the pieces have ", sum, " elements together, dimension ", dim, " has ", size),
-           {{"input", in[0]}});
-    }
+    if (sum != size)
+      fail("split", text("the pieces have ", sum, " elements, not ", size), {{"input", in[0]}});
   }
   Tensors forward(Inputs in, Saver&) const {
     const int d = wrap_dim("split", dim, in[0]);

@@ -32,7 +32,8 @@ Tensors chunk(const Tensor& x, int64_t count, int dim) {
   const int d = wrap_dim("chunk", dim, x);
   if (count < 1) fail("chunk", text(count, " pieces"), {{"input", x}});
   const int64_t size = x.dim() ? x.shape()[d] : 0;
-  return split(x, std::max<int64_t>(1, (size + count - 1) / count), d);
+  if (size == 0) return split(x, std::vector<int64_t>(static_cast<size_t>(count), 0), d);
+  return split(x, (size + count - 1) / count, d);
 }
 
 Tensors unbind(const Tensor& x, int dim) {

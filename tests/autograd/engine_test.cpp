@@ -9,6 +9,13 @@
 
 using namespace mezzo;
 
+TEST_CASE("split: a piece that nobody uses has a gradient of 0") {
+  const Tensor x = make({1, 2, 3, 4, 5}, {5}).requires_grad_();
+  const auto pieces = split(x, {2, 1, 2});
+  (pieces[0].sum() * 2 + (pieces[2] * pieces[2]).sum()).backward();
+  CHECK(values(x.grad()) == Values{2, 2, 0, 8, 10});
+}
+
 TEST_CASE("backward: a tensor used along two paths gets the sum") {
   const Tensor a = leaf({2, 3}), b = a * a, c = b + a, d = b * c;  // d = a^4 + a^3
   d.sum().backward();

@@ -84,6 +84,20 @@ TEST_CASE("errors: wrong calls name the op, the operands and what is wrong") {
          make({}, {0, 3}).argmax(0);
        }},
       {"argmax", {"dimension 5"}, [&] { a.argmax(5); }},
+      {"split",
+       {"4 elements, not 3", operand("input", "[2,3]", "float64")},
+       [&] {
+         split(a, {1, 3}, 1);
+       }},
+      {"split",
+       {"piece of size -1"},
+       [&] {
+         split(a, {-1, 4}, 1);
+       }},
+      {"split", {"pieces of 0"}, [&] { split(a, 0); }},
+      {"chunk", {"0 pieces"}, [&] { chunk(a, 0); }},
+      {"unbind", {"0-d"}, [&] { unbind(scalar(1)); }},
+      {"split", {"dimension 2"}, [&] { split(a, 1, 2); }},
       {"matmul",
        {"3", "2", operand("a", "[2,3]", "float64"), operand("b", "[2]", "float64")},
        [&] { a.matmul(b); }},

@@ -75,6 +75,28 @@ TEST_CASE("views share memory, with their own shape, strides and offset") {
   CHECK(values(x) == Values{0, 1, 2, 9, 9, 9});
 }
 
+TEST_CASE("split, chunk, unbind: views in the sizes that PyTorch cuts") {
+  const auto sizes = [](const Tensors& pieces, int dim) {
+    Values found;
+    for (const Tensor& piece : pieces) found.push_back(static_cast<double>(piece.size(dim)));
+    return found;
+  };
+  const Tensor x = make({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {2, 5});
+  CHECK(sizes(split(x, 2, 1), 1) == Values{2, 2, 1});
+  CHECK(sizes(split(x, {1, 0, 4}, -1), 1) == Values{1, 0, 4});
+  CHECK(sizes(chunk(x, 3, 1), 1) == Values{2, 2, 1});
+  CHECK(sizes(chunk(x, 4, 1), 1) == Values{2, 2, 1});  // pieces of 2, so there are three
+  CHECK(sizes(chunk(x, 9, 1), 1) == Values{1, 1, 1, 1, 1});
+  CHECK(sizes(split(make({}, {0, 2}), 3), 0) == Values{0});
+  CHECK(sizes(chunk(make({}, {0, 2}), 3), 0) == Values{0, 0, 0});
+  CHECK(values(split(x, 2, 1)[1]) == Values{2, 3, 7, 8});
+  CHECK(unbind(x, 1).size() == 5);
+  CHECK(values(unbind(x, 1)[3]) == Values{3, 8});
+  CHECK(values(unbind(x)[1]) == Values{5, 6, 7, 8, 9});
+  unbind(x)[0].fill_(-1);
+  CHECK(values(x.select(0, 0)) == Values{-1, -1, -1, -1, -1});
+}
+
 TEST_CASE("view: exactly where strides allow it; reshape copies elsewhere") {
   const Tensor x = make({0, 1, 2, 3, 4, 5}, {2, 3});
   CHECK(x.view({3, -1}).shape() == Shape{3, 2});
