@@ -245,15 +245,21 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   store_per_channel(grads.norm_weight, weights);
 }
 
+/// Calls f with the type of panels for a weight.
+template <class F>
+void with_panels(const View& weight, F&& f) {
+  if (weight.dtype == DType::float64) return f.template operator()<PanelProducts<double>>();
+  f.template operator()<PanelProducts<float>>();
+}
+
 /// Calls f with the type of products for a weight.
 template <class F>
 void with_products(const View& weight, F&& f) {
-  if (weight.dtype == DType::float64) return f.template operator()<PanelProducts<double>>();
   if constexpr (onednn::available) {
     if (RoundedProducts::serve(weight.dtype, weight.shape[1], weight.shape[0]))
       return f.template operator()<RoundedProducts>();
   }
-  f.template operator()<PanelProducts<float>>();
+  with_panels(weight, f);
 }
 
 void conv1x1_stats(const View& out, const View& mean, const View& var, const View& x, const NormRelu& norm,
@@ -273,13 +279,13 @@ void conv1x1_stats_grad(const Conv1x1Grads& grads, const View& grad_out, const V
 }  // namespace
 
 void linear_in_tiles(const View& out, const View& x, const View& weight, const View& bias, bool relu) {
-  with_products(weight,
-                [&]<class Products>() { forward_as<Products>(out, {}, {}, x, {}, weight, bias, relu); });
+  with_panels(weight,
+              [&]<class Products>() { forward_as<Products>(out, {}, {}, x, {}, weight, bias, relu); });
 }
 
 void linear_grad_in_tiles(const LinearGrads& grads, const View& grad_out, const View& out, const View& x,
                           const View& weight) {
-  with_products(weight, [&]<class Products>() {
+  with_panels(weight, [&]<class Products>() {
     backward_as<Products>({grads.x, grads.weight, grads.bias, {}, {}}, grad_out, {}, {}, out, {}, x, {},
                           weight, out.given());
   });

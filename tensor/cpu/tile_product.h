@@ -104,10 +104,10 @@ void multiply_block(T* out, int64_t out_row, const Terms<T>& a, const T* b, int6
                     const Finish<T>& finish) {
   using Packet = typename Vec<T>::Packet;
   constexpr int kRows = Tile<T>::kRows, kVectors = Tile<T>::kVectors, kLanes = Vec<T>::size;
+  // Unrolled by request: else the sums live in memory.
   Packet sums[kRows][kVectors], start[kVectors];
   for (int v = 0; v < kVectors; ++v)
     start[v] = finish.start ? ei::ploadu<Packet>(finish.start + v * kLanes) : ei::pset1<Packet>(T(0));
-    // Unrolled by request: else the sums live in memory.
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2

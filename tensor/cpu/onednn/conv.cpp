@@ -47,15 +47,29 @@ struct Window {
         after{before[0] + geometry.padding_after[0], before[1] + geometry.padding_after[1]} {}
 };
 
+/// As in training, also where nothing is trained: for inference Winograd's weights have a layout of their
+/// own, which takes longer to reach than it saves.
 dnnl::convolution_forward::primitive_desc forward_desc(dnnl::algorithm algorithm, const memory::desc& input,
                                                        const memory::desc& weight, const memory::desc& bias,
-                                                       const memory::desc& out, const ConvGeometry& geometry,
-                                                       dnnl::prop_kind kind) {
+                                                       const memory::desc& out,
+                                                       const ConvGeometry& geometry) {
   const Window window(geometry);
-  return {{kind, algorithm, input, weight, bias, out, window.stride, window.dilation, window.before,
-           window.after},
+  return {{dnnl::prop_kind::forward_training, algorithm, input, weight, bias, out, window.stride,
+           window.dilation, window.before, window.after},
           attributes(),
           engine()};
+}
+
+/// The description of a gradient's primitive, which takes what the convolution itself takes.
+template <class Gradient>
+typename Gradient::primitive_desc gradient_desc(dnnl::algorithm algorithm, const memory::desc& input,
+                                                const memory::desc& weight, const memory::desc& out,
+                                                const ConvGeometry& geometry) {
+  const Window window(geometry);
+  return {{algorithm, input, weight, out, window.stride, window.dilation, window.before, window.after},
+          attributes(),
+          engine(),
+          forward_desc(algorithm, input, weight, {}, out, geometry)};
 }
 
 /// Winograd's algorithm F(4x4, 3x3) takes 36 multiplications where a direct convolution takes 144; its sums
@@ -96,8 +110,8 @@ void conv2d(const View& out, const View& input, const View& weight, const View& 
     return with_algorithm(input, weight, geometry, [&](dnnl::algorithm algorithm, auto&& layout) {
       const memory::desc weight_desc = describe_weight(weight, geometry.groups);
       const memory::desc bias_desc = bias.given() ? describe(bias) : memory::desc();
-      const auto desc = forward_desc(algorithm, layout(input), any_layout(weight_desc), bias_desc,
-                                     layout(out), geometry, dnnl::prop_kind::forward_training);
+      const auto desc =
+          forward_desc(algorithm, layout(input), any_layout(weight_desc), bias_desc, layout(out), geometry);
       return Plan(desc, dnnl::convolution_forward(desc),
                   {{DNNL_ARG_SRC, describe(input), desc.src_desc()},
                    {DNNL_ARG_WEIGHTS, weight_desc, desc.weights_desc()},
@@ -112,16 +126,9 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
   const Key key = key_of(input_grad, geometry).add(grad_input).add(grad_out).add(weight);
   plan(key, [&] {
     return with_algorithm(grad_input, weight, geometry, [&](dnnl::algorithm algorithm, auto&& layout) {
-      const memory::desc input_desc = layout(grad_input), out_desc = layout(grad_out);
-      const memory::desc weight_desc = describe_weight(weight, geometry.groups),
-                         weight_any = any_layout(weight_desc);
-      const Window window(geometry);
-      const auto hint = forward_desc(algorithm, input_desc, weight_any, {}, out_desc, geometry,
-                                     dnnl::prop_kind::forward_training);
-      const dnnl::convolution_backward_data::primitive_desc desc(
-          {algorithm, input_desc, weight_any, out_desc, window.stride, window.dilation, window.before,
-           window.after},
-          attributes(), engine(), hint);
+      const memory::desc weight_desc = describe_weight(weight, geometry.groups);
+      const auto desc = gradient_desc<dnnl::convolution_backward_data>(
+          algorithm, layout(grad_input), any_layout(weight_desc), layout(grad_out), geometry);
       return Plan(desc, dnnl::convolution_backward_data(desc),
                   {{DNNL_ARG_DIFF_DST, describe(grad_out), desc.diff_dst_desc()},
                    {DNNL_ARG_WEIGHTS, weight_desc, desc.weights_desc()}},
@@ -137,16 +144,9 @@ void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const Vie
   const Key key = key_of(weight_grad, geometry).add(grad_weight).add(grad_out).add(input);
   plan(key, [&] {
     return with_algorithm(input, grad_weight, geometry, [&](dnnl::algorithm algorithm, auto&& layout) {
-      const memory::desc input_desc = layout(input), out_desc = layout(grad_out);
       const memory::desc weight_desc = describe_weight(grad_weight, geometry.groups);
-      const memory::desc weight_any = any_layout(weight_desc);
-      const Window window(geometry);
-      const auto hint = forward_desc(algorithm, input_desc, weight_any, {}, out_desc, geometry,
-                                     dnnl::prop_kind::forward_training);
-      const dnnl::convolution_backward_weights::primitive_desc desc(
-          {algorithm, input_desc, weight_any, out_desc, window.stride, window.dilation, window.before,
-           window.after},
-          attributes(), engine(), hint);
+      const auto desc = gradient_desc<dnnl::convolution_backward_weights>(
+          algorithm, layout(input), any_layout(weight_desc), layout(grad_out), geometry);
       return Plan(desc, dnnl::convolution_backward_weights(desc),
                   {{DNNL_ARG_SRC, describe(input), desc.src_desc()},
                    {DNNL_ARG_DIFF_DST, describe(grad_out), desc.diff_dst_desc()}},

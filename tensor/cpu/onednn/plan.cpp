@@ -157,6 +157,10 @@ void Plan::assemble(const dnnl::primitive& primitive, const dnnl::memory::desc& 
   }
   steps_.push_back(std::move(product));
   std::ranges::move(after, std::back_inserter(steps_));
+  // Large ones in powers of four, so that the layers of a network share blocks of the cache.
+  size_t shared = size_t{4} << 20;
+  while (shared < bytes_) shared *= 4;
+  if (bytes_ > shared / 4) bytes_ = shared;
 }
 
 void Plan::Step::run() const {
@@ -166,11 +170,7 @@ void Plan::Step::run() const {
 }
 
 void Plan::run(std::initializer_list<void*> data) {
-  // Large ones in powers of four, so that the layers of a network share blocks of the cache.
-  constexpr size_t kLarge = size_t{1} << 20;
-  size_t size = bytes_ <= kLarge ? bytes_ : 4 * kLarge;
-  while (size < bytes_) size *= 4;
-  const Scratch scratch(size);
+  const Scratch scratch(bytes_);
   for (size_t i = 0; i < given_.size(); ++i) {
     if (given_[i]) given_[i].set_data_handle(data.begin()[i]);
   }
