@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/cpu/ahead.h"
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/cpu/lines.h"
 #include "tensor/cpu/parallel.h"
@@ -61,6 +62,13 @@ class Block {
   void read(const View& view, int64_t batch, int64_t first, int64_t rows) const {
     for (int64_t i = 0; i < rows; ++i)
       load_run(row(i), address(view, offset(view, batch, first + i)), view.dtype, stride(view, 1), columns_);
+  }
+  /// The first rows of a matrix that read() will want.
+  static void announce(Ahead& ahead, const View& view, int64_t batch) {
+    if (stride(view, 1) != 1) return;
+    const auto size = static_cast<int64_t>(size_of(view.dtype));
+    ahead.add_rows(address(view, offset(view, batch, 0)), size_at(view, 1) * size, stride(view, 2) * size,
+                   std::min(kKeys, size_at(view, 2)));
   }
   void write(const View& view, int64_t batch, int64_t first, int64_t rows) const {
     for (int64_t i = 0; i < rows; ++i)
@@ -122,9 +130,9 @@ class Scores {
 
   /// query (scaled already) key^T, with the mask, for queries from `first` and keys from `key` on.
   void compute(const AttentionOperands& in, int64_t batch, const Block<T>& query, int64_t first,
-               int64_t queries, const Tile<T>& keys_transposed, int64_t key, int64_t keys) const {
-    Ahead nothing;
-    multiply(tile(keys), query.tile(), keys_transposed, queries, {}, nothing);
+               int64_t queries, const Tile<T>& keys_transposed, int64_t key, int64_t keys,
+               Ahead& ahead) const {
+    multiply(tile(keys), query.tile(), keys_transposed, queries, {}, ahead);
     for (int64_t i = 0; i < queries; ++i) {
       T* row = block_.row(i);
       if (in.is_causal)
@@ -175,6 +183,12 @@ class Forward {
         lse_(kQueries, 1),
         packed_(std::max(kKeys, size_at(in.key, 1)), std::max(kKeys, size_at(in.value, 1))) {}
 
+  /// A batch that will be run after this one is fetched meanwhile.
+  void announce(int64_t batch) {
+    ahead_ = {};
+    for (const View* view : {&in_.value, &in_.key, &in_.query}) Block<T>::announce(ahead_, *view, batch);
+  }
+
   /// Queries [first, first + queries) of a batch.
   void run(const View& out, const View& lse, int64_t batch, int64_t first, int64_t queries) {
     query_.read(in_.query, batch, first, queries);
@@ -185,7 +199,7 @@ class Forward {
     for_key_blocks(in_, first, queries, [&](int64_t key, int64_t keys) {
       key_.read(in_.key, batch, key, keys);
       value_.read(in_.value, batch, key, keys);
-      scores_.compute(in_, batch, query_, first, queries, packed_.transposed(key_, keys), key, keys);
+      scores_.compute(in_, batch, query_, first, queries, packed_.transposed(key_, keys), key, keys, ahead_);
       add_block(queries, keys);
     });
     for (int64_t i = 0; i < queries; ++i) {
@@ -211,15 +225,15 @@ class Forward {
       for (int64_t e = 0; e < out_.columns(); ++e) out_.row(i)[e] *= factor;
     }
     for (int64_t i = 0; i < queries; ++i) sum_[i] += scores_.exponentiate(i, keys, shift(i));
-    Ahead nothing;
     multiply(out_.tile(), scores_.tile(keys), packed_.rows(value_, keys), queries, {.accumulate = true},
-             nothing);
+             ahead_);
   }
 
   const AttentionOperands& in_;
   const Block<T> query_, key_, value_, out_, lse_;
   const Packed<T> packed_;
   const Scores<T> scores_;
+  Ahead ahead_;
   T largest_[kQueries], sum_[kQueries];
 };
 
@@ -231,6 +245,7 @@ void attention_as(const View& out, const View& lse, const AttentionOperands& in)
     Forward<T> forward(in);
     for (int64_t k = begin; k < end; ++k) {
       const int64_t first = k % blocks * kQueries;
+      if ((k + 1) % blocks == 0 && k + 1 < end) forward.announce(k / blocks + 1);
       forward.run(out, lse, k / blocks, first, std::min(kQueries, L - first));
     }
   });
@@ -255,8 +270,13 @@ class Backward {
         packed_(std::max({kKeys, size_at(in.key, 1), size_at(in.value, 1)}),
                 std::max({kKeys, size_at(in.key, 1), size_at(in.value, 1)})) {}
 
+  /// The next batch is fetched meanwhile, unless this is the last one.
   void run(const View& grad_query, const View& grad_key, const View& grad_value, const View& grad_out,
-           const View& out, const View& lse, int64_t batch) {
+           const View& out, const View& lse, int64_t batch, bool last) {
+    ahead_ = {};
+    for (const View* view : {&out, &grad_out, &in_.value, &in_.key, &in_.query}) {
+      if (!last) Block<T>::announce(ahead_, *view, batch + 1);
+    }
     grad_key_.fill(0);
     grad_value_.fill(0);
     for (int64_t first = 0; first < size_at(lse, 2); first += kQueries) {
@@ -280,30 +300,32 @@ class Backward {
   void add_block(int64_t batch, int64_t first, int64_t queries, int64_t key, int64_t keys) {
     key_.read(in_.key, batch, key, keys);
     value_.read(in_.value, batch, key, keys);
-    weights_.compute(in_, batch, query_, first, queries, packed_.transposed(key_, keys), key, keys);
+    weights_.compute(in_, batch, query_, first, queries, packed_.transposed(key_, keys), key, keys, ahead_);
     for (int64_t i = 0; i < queries; ++i)
       weights_.exponentiate(i, keys, *lse_.row(i) == kHidden<T> ? T(0) : *lse_.row(i));
-    Ahead nothing;
     multiply_transposed(grad_value_.rows_from(key), weights_.tile(keys), packed_.rows(grad_out_, queries),
-                        queries, true, nothing);
-    multiply(slopes_.tile(keys), grad_out_.tile(), packed_.transposed(value_, keys), queries, {}, nothing);
+                        queries, true, ahead_);
+    multiply(slopes_.tile(keys), grad_out_.tile(), packed_.transposed(value_, keys), queries, {}, ahead_);
     for (int64_t i = 0; i < queries; ++i) {
-      T mean = 0;
-      for (int64_t e = 0; e < out_.columns(); ++e) mean += grad_out_.row(i)[e] * out_.row(i)[e];
+      const T *g = grad_out_.row(i), *o = out_.row(i);
+      const T mean = sum_of<T>(out_.columns(), [&](int64_t e, int64_t m) {
+        return Vec<T>::load(g + e, m, 0) * Vec<T>::load(o + e, m, 0);
+      });
       T *s = slopes_.row(i), *p = weights_.row(i);
 #pragma omp simd
       for (int64_t j = 0; j < keys; ++j) s[j] = p[j] * (s[j] - mean);
     }
     multiply(grad_query_.tile(), slopes_.tile(keys), packed_.rows(key_, keys), queries, {.accumulate = true},
-             nothing);
+             ahead_);
     multiply_transposed(grad_key_.rows_from(key), slopes_.tile(keys), packed_.rows(query_, queries), queries,
-                        true, nothing);
+                        true, ahead_);
   }
 
   const AttentionOperands& in_;
   const Block<T> query_, key_, value_, grad_out_, out_, lse_, grad_query_, grad_key_, grad_value_;
   const Packed<T> packed_;
   const Scores<T> weights_, slopes_;
+  Ahead ahead_;
 };
 
 /// Threads share out the batches, so each sum has one order.
@@ -315,7 +337,8 @@ void attention_grad_as(const View& grad_query, const View& grad_key, const View&
                [&](int64_t begin, int64_t end) {
                  Backward<T> backward(in);
                  for (int64_t batch = begin; batch < end; ++batch)
-                   backward.run(grad_query, grad_key, grad_value, grad_out, out, lse, batch);
+                   backward.run(grad_query, grad_key, grad_value, grad_out, out, lse, batch,
+                                batch + 1 == end);
                });
 }
 

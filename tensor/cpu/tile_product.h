@@ -2,16 +2,14 @@
 // for each tile costs its packing again and again; here operands are packed as they are made.
 //
 // A tile is a matrix in panels of kWidth columns, the last one filled up with zeros. The right operand lies
-// panel by panel, each row by row, as it is read. Of the left operand, rows are read term by term: it lies
-// row by row, in memory of ours an odd number of vectors apart, since rows a power of two apart would share a
-// few sets of the cache, or where a tensor has it.
+// panel by panel, each row by row, as it is read. The left one is read by rows: it lies where a tensor has
+// it, or in memory of ours an odd number of vectors apart, since powers of two would share sets of the cache.
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <cstdint>
 
+#include "tensor/cpu/ahead.h"
 #include "tensor/cpu/vec.h"
 
 namespace mezzo::cpu {
@@ -21,8 +19,8 @@ struct Tile {
   using Packet = typename Vec<T>::Packet;
   static constexpr int64_t kVectors = 2;
   static constexpr int64_t kWidth = kVectors * Vec<T>::size;
-  /// Rows of a block of sums: with 32 registers 16 of them hold sums, with 16 registers 8.
-  static constexpr int64_t kRows = sizeof(Packet) == 64 ? 8 : 4;
+  /// Of a block: most panels, and rows by one panel; 16 to 24 of 32 registers hold sums, or 8 of 16.
+  static constexpr int64_t kPanels = sizeof(Packet) == 64 ? 2 : 1, kRows = kPanels == 2 ? 8 : 4;
 
   static int64_t panels(int64_t columns) { return (columns + kWidth - 1) / kWidth; }
   static int64_t padded_rows(int64_t rows) { return (rows + kRows - 1) / kRows * kRows; }
@@ -97,42 +95,44 @@ struct Finish {
   bool relu = false, accumulate = false;
 };
 
-/// out[r * out_row][0, kWidth) = sum over k < terms of a(r, k) * b[k][0, kWidth), for the kRows rows of a
-/// block.
-template <class T>
-void multiply_block(T* out, int64_t out_row, const Terms<T>& a, const T* b, int64_t terms,
-                    const Finish<T>& finish) {
+/// out[r * out_row + p * out_panel][0, kWidth) = sum over k < terms of a(r, k) * b[p * b_panel + k * kWidth],
+/// for the R rows and N panels of a block. R * N * kVectors sums are in registers at a time.
+template <class T, int R, int N>
+void multiply_block(T* out, int64_t out_row, int64_t out_panel, const Terms<T>& a, const T* b,
+                    int64_t b_panel, int64_t terms, const Finish<T>& finish) {
   using Packet = typename Vec<T>::Packet;
-  constexpr int kRows = Tile<T>::kRows, kVectors = Tile<T>::kVectors, kLanes = Vec<T>::size;
-  // Unrolled by request: else the sums live in memory.
-  Packet sums[kRows][kVectors], start[kVectors];
-  for (int v = 0; v < kVectors; ++v)
-    start[v] = finish.start ? ei::ploadu<Packet>(finish.start + v * kLanes) : ei::pset1<Packet>(T(0));
+  constexpr int kVectors = Tile<T>::kVectors, kAll = N * kVectors, kLanes = Vec<T>::size;
+  const auto at = [](int v, int64_t panel) { return v / kVectors * panel + v % kVectors * kLanes; };
+  // Unrolled by request, else sums live in memory.
+  Packet sums[R][kAll], start[kAll];
+  const T* from = finish.start;
+  for (int v = 0; v < kAll; ++v)
+    start[v] = from ? ei::ploadu<Packet>(from + at(v, Tile<T>::kWidth)) : ei::pset1<Packet>(T(0));
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = start[v];
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kAll; ++v) sums[r][v] = start[v];
   const T* column = a.data;
   for (int64_t first = 0; first < terms; first += a.run, column += a.jump) {
     const T* element = column;
     for (int64_t k = std::min(a.run, terms - first); k > 0; --k, element += a.term, b += Tile<T>::kWidth) {
-      Packet right[kVectors];
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) right[v] = ei::ploadu<Packet>(b + v * kLanes);
+      Packet right[kAll];
+#pragma GCC unroll 4
+      for (int v = 0; v < kAll; ++v) right[v] = ei::ploadu<Packet>(b + at(v, b_panel));
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
+      for (int r = 0; r < R; ++r) {
         const Packet left = ei::pset1<Packet>(element[r * a.row]);
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) sums[r][v] = ei::pmadd(left, right[v], sums[r][v]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kAll; ++v) sums[r][v] = ei::pmadd(left, right[v], sums[r][v]);
       }
     }
   }
   const Packet zero = ei::pset1<Packet>(T(0));
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      T* to = out + r * out_row + v * kLanes;
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kAll; ++v) {
+      T* to = out + r * out_row + at(v, out_panel);
       Packet sum = sums[r][v];
       if (finish.accumulate) sum = ei::padd(sum, ei::ploadu<Packet>(to));
       if (finish.relu) sum = ei::pselect(ei::pcmp_lt(sum, zero), zero, sum);  // NaN stays
@@ -141,59 +141,60 @@ void multiply_block(T* out, int64_t out_row, const Terms<T>& a, const T* b, int6
   }
 }
 
-/// Memory that will be read after some products, brought towards the cache while they run, a few lines after
-/// each block: products leave the memory idle, and what comes after them waits for it. Saves 3 to 5 % of a
-/// float32 training step.
-class Ahead {
- public:
-  void add(const void* from, int64_t bytes) {
-    ranges_[count_++] = {static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes};
+/// f.operator()<R, N>(row) for blocks that cover rows, an even number: of one panel, or of a pair where
+/// there are registers for 6 rows by 4 vectors, since a block reads R + 2 N vectors for 2 R N products.
+template <class T, class F>
+void for_blocks(int64_t panels, int64_t rows, F&& f) {
+  int64_t i = 0;
+  if constexpr (Tile<T>::kPanels == 2) {
+    if (panels == 2) {
+      for (; i + 6 <= rows; i += 6) f.template operator()<6, 2>(i);
+      if (i + 4 == rows) f.template operator()<4, 2>(i);
+      if (i + 2 == rows) f.template operator()<2, 2>(i);
+      return;
+    }
   }
-  void step() {
-    if (count_ == 0) return;
-    auto& [from, end] = ranges_[count_ - 1];
-    for (int64_t i = 0; i < kBytes; i += kLine) __builtin_prefetch(from + i, 0, 2);
-    from += kBytes;
-    if (from >= end) --count_;
-  }
-
- private:
-  static constexpr int64_t kLine = 64, kBytes = 12 * kLine;
-  struct Range {
-    const std::byte *from, *end;
-  };
-  std::array<Range, 3> ranges_;
-  size_t count_ = 0;
-};
+  for (; i < rows; i += Tile<T>::kRows) f.template operator()<Tile<T>::kRows, 1>(i);
+}
 
 /// out[rows, N] = a[rows, K] b[K, N], from start[N, filled up] on if it is given.
 template <class T>
 void multiply(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows, const Finish<T>& finish,
               Ahead& ahead) {
   constexpr int64_t W = Tile<T>::kWidth;
+  const int64_t panels = Tile<T>::panels(out.columns);
+  // Terms of two panels in most of a cache of 48 KiB: all rows read them.
+  constexpr int64_t kTerms = 128 * 4 / sizeof(T);
   const int64_t run = a.panel_stride == W ? a.columns : W;
-  for (int64_t p = 0; p < Tile<T>::panels(out.columns); ++p) {
-    Finish<T> of_panel = finish;
-    if (finish.start) of_panel.start += p * W;
-    for (int64_t i = 0; i < rows; i += Tile<T>::kRows) {
-      multiply_block(out.at(i, p), out.row_stride, {a.at(i, 0), a.row_stride, 1, run, a.panel_stride},
-                     b.at(0, p), a.columns, of_panel);
-      ahead.step();
+  for (int64_t p = 0; p < panels; p += Tile<T>::kPanels) {
+    for (int64_t k = 0; k < std::max<int64_t>(1, a.columns); k += kTerms) {
+      Finish<T> of_panel = k == 0 ? finish : Finish<T>{.accumulate = true};
+      if (of_panel.start) of_panel.start += p * W;
+      of_panel.relu = finish.relu && k + kTerms >= a.columns;
+      for_blocks<T>(
+          std::min(Tile<T>::kPanels, panels - p), Tile<T>::padded_rows(rows), [&]<int R, int N>(int64_t i) {
+            multiply_block<T, R, N>(out.at(i, p), out.row_stride, out.panel_stride,
+                                    {a.at(i, k / W), a.row_stride, 1, run, a.panel_stride}, b.at(k, p),
+                                    b.panel_stride, std::min(kTerms, a.columns - k), of_panel);
+            ahead.step();
+          });
     }
   }
 }
 
-/// out[M, N] (+)= a[rows, M]ᵀ b[rows, N].
+/// out[M, N] (+)= a[rows, M]ᵀ b[rows, N], for `a` in rows.
 template <class T>
 void multiply_transposed(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t rows,
                          bool accumulate, Ahead& ahead) {
-  constexpr int64_t W = Tile<T>::kWidth;
-  for (int64_t p = 0; p < Tile<T>::panels(out.columns); ++p)
-    for (int64_t m = 0; m < a.columns; m += Tile<T>::kRows) {
-      multiply_block(out.at(m, p), out.row_stride, {a.at(0, m / W) + m % W, 1, a.row_stride, rows, 0},
-                     b.at(0, p), rows, {.accumulate = accumulate});
-      ahead.step();
-    }
+  const int64_t panels = Tile<T>::panels(out.columns);
+  for (int64_t p = 0; p < panels; p += Tile<T>::kPanels)
+    for_blocks<T>(std::min(Tile<T>::kPanels, panels - p), Tile<T>::padded_rows(a.columns),
+                  [&]<int R, int N>(int64_t m) {
+                    multiply_block<T, R, N>(out.at(m, p), out.row_stride, out.panel_stride,
+                                            {a.data + m, 1, a.row_stride, rows, 0}, b.at(0, p),
+                                            b.panel_stride, rows, {.accumulate = accumulate});
+                    ahead.step();
+                  });
 }
 
 }  // namespace mezzo::cpu
