@@ -139,6 +139,7 @@ inline constexpr Row rows[] = {
     {OpId::addmm, low, low},
     {OpId::linear, low, low},
     {OpId::linear_relu, low, low},
+    {OpId::gelu_linear, low, low},
     {OpId::conv2d, low, low},
     {OpId::conv2d_input_grad, keep, keep},
     {OpId::conv2d_weight_grad, keep, keep},

@@ -76,7 +76,7 @@ struct GptBlock : nn::Module {
   }
   Tensor forward(const Tensor& x) override {
     const Tensor y = x + attend(n1(x));
-    return y + down(gelu(up(n2(y))));
+    return y + nn::gelu_linear(up(n2(y)), down);
   }
 };
 

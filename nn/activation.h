@@ -30,6 +30,7 @@ class GELU : public Module {
   explicit GELU(std::string approximate = "none") : approximate_(std::move(approximate)) {}
   Tensor forward(const Tensor& x) override { return gelu(x, approximate_); }
   std::string extra() const override { return "approximate='" + approximate_ + "'"; }
+  const std::string& approximate() const { return approximate_; }
 
  private:
   std::string approximate_;

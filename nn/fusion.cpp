@@ -8,7 +8,6 @@
 #include "autograd/cast_hook.h"
 #include "autograd/ops.h"
 #include "nn/activation.h"
-#include "nn/linear.h"
 #include "nn/residual.h"
 #include "nn/stages.h"
 #include "tensor/tensor_impl.h"
@@ -44,6 +43,10 @@ class Reader {
   Conv2d* conv1x1(size_t i) const { return conv(i) && conv(i)->is_1x1() ? conv(i) : nullptr; }
   BatchNorm* batch_norm(size_t i) const { return at(i) ? as_batch_norm(*at(i)) : nullptr; }
   Linear* linear(size_t i) const { return at(i) ? as<Linear>(*at(i)) : nullptr; }
+  bool gelu(size_t i) const {
+    const GELU* layer = at(i) ? as<GELU>(*at(i)) : nullptr;
+    return layer && layer->approximate() == "none";
+  }
   bool relu(size_t i) const { return at(i) && is_relu(*at(i)); }
 
  private:
@@ -156,6 +159,8 @@ Tensor run_stage(const Stage& stage, Layers layers, const Tensor& x) {
         return mezzo::linear_relu(x, read.linear(0)->weight, read.linear(0)->bias);
       }
       break;
+    case Stage::gelu_linear:
+      return gelu_linear(x, *read.linear(1));
     case Stage::alone:
       break;
   }
@@ -197,6 +202,9 @@ void add_entries(FusionPlan& plan, const std::string& path, Module& module) {
         case Stage::linear_relu:
           plan.entries.push_back({to_last, "linear_relu"});
           break;
+        case Stage::gelu_linear:
+          plan.entries.push_back({to_last, "gelu_linear"});
+          break;
         case Stage::folded:
           plan.entries.push_back({to_last, "conv2d with the scaled weights of a BatchNorm in evaluation"});
           break;
@@ -230,6 +238,8 @@ std::vector<Stage> stages_of(Layers layers) {
       stages.push_back({Stage::batch_norm_relu, i, 2, {}});
     else if (read.linear(i) && read.relu(i + 1))
       stages.push_back({Stage::linear_relu, i, 2, {}});
+    else if (read.gelu(i) && read.linear(i + 1))
+      stages.push_back({Stage::gelu_linear, i, 2, {}});
     else if (read.conv(i) && next && !read.relu(i + 2) && !next->uses_batch() &&
              next->num_features() == read.conv(i)->weight.size(0))
       stages.push_back({Stage::folded, i, 2, {}});
@@ -249,6 +259,15 @@ Tensor run_layers(Layers layers, const Tensor& x) {
 
 Tensor conv_bn_relu(const Tensor& x, Conv2d& conv, BatchNorm& bn, const Tensor& residual) {
   return normalised_sum(conv(x), bn, residual);
+}
+
+Tensor gelu_linear(const Tensor& x, Linear& linear) {
+  // Autocast leaves gelu in the dtype of its input, so that must be what the product takes.
+  const bool fits =
+      enabled && !linear.has_hooks() && takes(linear, x) && (!cast_hook() || size_of(x.dtype()) == 2);
+  if (!fits) return linear(gelu(x));
+  const ModuleScope scope(linear.name());
+  return mezzo::gelu_linear(x, linear.weight, linear.bias);
 }
 
 FusionPlan fusion_plan(Module& net) {

@@ -5,10 +5,11 @@
 //   BatchNorm, ReLU                                          batch_norm_relu
 //   convolution, BatchNorm in evaluation, no ReLU            one convolution with scaled weights
 //   Linear, ReLU                                             linear_relu
+//   GELU, Linear                                             gelu_linear
 //
-// Sequential and Residual find these patterns among their children; conv_bn_relu says one in a forward that
-// is written by hand. A layer with a hook stays alone, and so does one of another type, derived ones
-// included.
+// Sequential and Residual find these patterns among their children; conv_bn_relu and gelu_linear say one in a
+// forward that is written by hand. A layer with a hook stays alone, and so does one of another type, derived
+// ones included.
 #pragma once
 
 #include <iosfwd>
@@ -17,6 +18,7 @@
 
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
+#include "nn/linear.h"
 
 namespace mezzo::nn {
 
@@ -27,6 +29,8 @@ bool fusion();
 
 /// relu(bn(conv(x)) + residual), where residual may be undefined.
 Tensor conv_bn_relu(const Tensor& x, Conv2d& conv, BatchNorm& bn, const Tensor& residual = {});
+/// linear(gelu(x))
+Tensor gelu_linear(const Tensor& x, Linear& linear);
 
 /// What fusion makes of the children of each Sequential and Residual of a network in its present mode. The
 /// shapes of an input may still have the layers run one by one, which then say what is wrong with it.

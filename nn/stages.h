@@ -13,7 +13,7 @@ using Layers = std::span<const std::pair<std::string, std::shared_ptr<Module>>>;
 
 /// Layers that run together, or one that runs alone.
 struct Stage {
-  enum Kind : uint8_t { alone, chain, batch_norm_relu, folded, linear_relu };
+  enum Kind : uint8_t { alone, chain, batch_norm_relu, folded, linear_relu, gelu_linear };
   Kind kind;
   size_t first, count;
   std::string_view why_alone;  ///< of a BatchNorm

@@ -108,6 +108,9 @@ struct Conv1x1Grads {
   View x, weight, bias, norm_weight, norm_bias;
 };
 
+/// What a linear map does besides: gelu of its input, or the larger of its result and 0.
+enum class LinearWith : uint8_t { nothing, gelu_before, relu_after };
+
 /// Results of linear_grad, each of which may be not given.
 struct LinearGrads {
   View x, weight, bias;
@@ -158,13 +161,14 @@ struct Kernels {
   /// 0). All of one floating or integer dtype.
   void (*matmul)(const View& out, const View& a, const View& b, const View& bias) = nullptr;
 
-  /// out [P, O] = x [P, C] weight[O, C]ᵀ + bias[O] (which may be not given), and if `relu` the larger of that
-  /// and 0. All of one floating dtype.
-  void (*linear)(const View& out, const View& x, const View& weight, const View& bias, bool relu) = nullptr;
-  /// With G = grad_out, or, if `out` is given, where that is above 0: x = G weight, weight = Gᵀ x, bias = sum
-  /// of G's rows.
+  /// out [P, O] = f(x) [P, C] weight[O, C]ᵀ + bias[O] (which may be not given), where f is gelu or nothing,
+  /// or the larger of that and 0. All of one floating dtype.
+  void (*linear)(const View& out, const View& x, const View& weight, const View& bias,
+                 LinearWith with) = nullptr;
+  /// With G = grad_out, or after a relu where `out` is above 0: x = G weight f'(x), weight = Gᵀ f(x), bias =
+  /// sum of G's rows. `out` is given for relu, x where it is read.
   void (*linear_grad)(const LinearGrads& grads, const View& grad_out, const View& out, const View& x,
-                      const View& weight) = nullptr;
+                      const View& weight, LinearWith with) = nullptr;
 
   /// input [N, C, H, W], weight [O, C / groups, KH, KW], bias [O] or not given, out [N, O, OH, OW]; each in
   /// the layout that its strides say, row-major and channels-last at the speed of the library below.

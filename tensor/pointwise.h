@@ -393,10 +393,10 @@ struct Gelu : Op<1, Result::floating> {
     return T(0.5) * (T(1) + erf(x * T(1 / std::numbers::sqrt2)));
   }
   template <class T> static T value(T x) { return x * probability(x); }
-  template <class T> static T slope(T x) {
-    const T density = T(std::numbers::inv_sqrtpi / std::numbers::sqrt2) * exp(T(-0.5) * x * x);
-    return probability(x) + x * density;
+  template <class T> static T density(T x) {
+    return T(std::numbers::inv_sqrtpi / std::numbers::sqrt2) * exp(T(-0.5) * x * x);
   }
+  template <class T> static T slope(T x) { return probability(x) + x * density(x); }
 };
 
 /// gelu with P(x) = (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.

@@ -134,17 +134,19 @@ struct AddMM : Composed<AddMM> {
   }
 };
 
-/// y = x Wᵀ + b, and after it a relu or not.
-template <OpId row, bool relu>
+/// y = f(x) Wᵀ + b, with gelu for f or nothing, and after it a relu or not.
+template <OpId row, LinearWith with>
 struct LinearMap {
   static constexpr OpId id = row;
+  static constexpr bool relu = with == LinearWith::relu_after, gelu = with == LinearWith::gelu_before;
 
   void check(Inputs in) const {
     constexpr std::string_view name = info(row).name;
     const Tensor &x = in[0], &weight = in[1], &bias = in[2];
     check_same_dtype(name, {{"input", x}, {"weight", weight}, {"bias", bias}});
     refuse_bool(name, in.first(2));
-    if (relu && !is_floating(x.dtype())) fail(name, "needs a floating dtype", {{"input", x}});
+    if (with != LinearWith::nothing && !is_floating(x.dtype()))
+      fail(name, "needs a floating dtype", {{"input", x}});
     if (weight.dim() != 2) fail(name, "weight must be [out, in]", {{"input", x}, {"weight", weight}});
     if (x.dim() == 0 || x.size(-1) != weight.size(1)) {
       fail(name,
@@ -164,21 +166,22 @@ struct LinearMap {
     const Tensor x_rows = rows(x);
     kernels(x.device())
         .linear(rows(out).view_of_memory(), x_rows.view_of_memory(), weight.view_of_memory(),
-                view_or_none(bias), relu);
-    save(save.needs(1) ? x : Tensor());
+                view_or_none(bias), with);
+    save(save.needs(1) || (gelu && save.needs(0)) ? x : Tensor());
     save(weight);
     save(relu ? out : Tensor());
     return out;
   }
 
-  /// For the gradient g of the sum: dx = g W, dW = gᵀ x, db = sum of g's rows.
+  /// For the gradient g of the sum: dx = g W f'(x), dW = gᵀ f(x), db = sum of g's rows.
   Tensors backward(Node& node, Inputs g) const {
     const Tensor x = node.saved(0), weight = node.saved(1), out = node.saved(2);
     Tensors grads(3);
     if (grad_enabled()) {
       const Tensor passed = relu ? where(gt(out, 0), g[0], 0) : g[0];
       if (node.needs(0)) grads[0] = mezzo::matmul(passed, weight);
-      if (node.needs(1)) grads[1] = mezzo::matmul(rows(passed).t(), rows(x));
+      if (gelu && node.needs(0)) grads[0] = slope(pointwise::index<pointwise::Gelu>, 0, grads[0], Tensors{x});
+      if (node.needs(1)) grads[1] = mezzo::matmul(rows(passed).t(), rows(gelu ? mezzo::gelu(x) : x));
       if (node.needs(2)) grads[2] = sum(rows(passed), 0);
       return grads;
     }
@@ -192,12 +195,13 @@ struct LinearMap {
     kernels(g_rows.device())
         .linear_grad({view_or_none(rows_or_none(grads[0])), view_or_none(grads[1]), view_or_none(grads[2])},
                      g_rows.view_of_memory(), view_or_none(out_rows), view_or_none(x_rows),
-                     weight.view_of_memory());
+                     weight.view_of_memory(), with);
     return grads;
   }
 };
-struct Linear : LinearMap<OpId::linear, false> {};
-struct LinearRelu : LinearMap<OpId::linear_relu, true> {};
+struct Linear : LinearMap<OpId::linear, LinearWith::nothing> {};
+struct LinearRelu : LinearMap<OpId::linear_relu, LinearWith::relu_after> {};
+struct GeluLinear : LinearMap<OpId::gelu_linear, LinearWith::gelu_before> {};
 
 }  // namespace ops
 
@@ -210,6 +214,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }
 Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return call(ops::LinearRelu{}, x, weight, bias);
+}
+Tensor gelu_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return call(ops::GeluLinear{}, x, weight, bias);
 }
 
 template <>
@@ -251,15 +258,25 @@ std::vector<Sample> samples<OpId::linear>() {
           {"no rows", {uniform_sample({0, 4}), uniform_sample({2, 4}), uniform_sample({2})}, run}};
 }
 
-template <>
-std::vector<Sample> samples<OpId::linear_relu>() {
-  const auto run = [](Inputs in) {
-    return Tensors{linear_relu(in[0], in[1], in.size() > 2 ? in[2] : Tensor())};
-  };
+namespace {
+
+std::vector<Sample> fused_samples(Tensor (*op)(const Tensor&, const Tensor&, const Tensor&)) {
+  const auto run = [op](Inputs in) { return Tensors{op(in[0], in[1], in.size() > 2 ? in[2] : Tensor())}; };
   return {{"rows", {uniform_sample({3, 4}), uniform_sample({5, 4}), uniform_sample({5})}, run},
           {"many rows, no bias", {uniform_sample({2, 19, 4}), uniform_sample({3, 4})}, run},
           {"4-d", {uniform_sample({2, 3, 2, 4}), uniform_sample({2, 4}), uniform_sample({2})}, run},
           {"no rows", {uniform_sample({0, 4}), uniform_sample({2, 4}), uniform_sample({2})}, run}};
+}
+
+}  // namespace
+
+template <>
+std::vector<Sample> samples<OpId::linear_relu>() {
+  return fused_samples(linear_relu);
+}
+template <>
+std::vector<Sample> samples<OpId::gelu_linear>() {
+  return fused_samples(gelu_linear);
 }
 
 }  // namespace mezzo

@@ -164,7 +164,7 @@ View matrix_of(const View& weight) {
 void conv2d(const View& out, const View& input, const View& weight, const View& bias,
             const ConvGeometry& geometry) {
   if (is_linear(weight, out, input, geometry))
-    return kernels({}).linear(pixels_of(out), pixels_of(input), matrix_of(weight), bias, false);
+    return kernels({}).linear(pixels_of(out), pixels_of(input), matrix_of(weight), bias, LinearWith::nothing);
   const Method method(out, input, weight);
   const auto x = method.input(input), w = method.input(weight);
   const StagedInput b(bias, method.dtype, {1});
@@ -182,7 +182,7 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
                        const ConvGeometry& geometry) {
   if (is_linear(weight, grad_out, grad_input, geometry)) {
     return kernels({}).linear(pixels_of(grad_input), pixels_of(grad_out), transposed(matrix_of(weight)), {},
-                              false);
+                              LinearWith::nothing);
   }
   const Method method(grad_out, grad_input, weight);
   const auto dy = method.input(grad_out), w = method.input(weight);
@@ -203,7 +203,8 @@ void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const Vie
   const bool in_place = onednn::available && input.dtype == DType::float32;
   if (!in_place && is_linear(grad_weight, grad_out, input, geometry)) {
     const View matrix = matrix_of(grad_weight);
-    return kernels({}).linear_grad({{}, matrix, {}}, pixels_of(grad_out), {}, pixels_of(input), matrix);
+    return kernels({}).linear_grad({{}, matrix, {}}, pixels_of(grad_out), {}, pixels_of(input), matrix,
+                                   LinearWith::nothing);
   }
   const Method method(grad_out, input, grad_weight);
   const auto dy = method.input(grad_out), x = method.input(input);

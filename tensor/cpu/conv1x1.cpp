@@ -12,33 +12,55 @@
 #include "tensor/cpu/channels.h"
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/cpu/linear.h"
+#include "tensor/cpu/lines.h"
 #include "tensor/cpu/panel_products.h"
 #include "tensor/cpu/rounded_products.h"
 #include "tensor/cpu/row_chunks.h"
+#include "tensor/pointwise.h"
 
 namespace mezzo::cpu {
 namespace {
 
-/// A NormRelu; one that is not given has no numbers.
+/// What becomes of an input before it is multiplied: a NormRelu, gelu or nothing. A norm that is not given
+/// has no numbers.
 template <class T>
-struct Norm : NormNumbers<T> {
+struct Before : NormNumbers<T> {
   using NormNumbers<T>::mean, NormNumbers<T>::scale, NormNumbers<T>::bias;
-  bool given;
+  int64_t columns;
+  bool norm, gelu;
 
-  Norm(const NormRelu& norm, int64_t columns)
-      : NormNumbers<T>(norm.mean.given() ? columns : 0, norm.mean, norm.invstd, norm.weight, norm.bias),
-        given(norm.mean.given()) {}
+  Before(const NormRelu& norm_relu, LinearWith with, int64_t columns)
+      : NormNumbers<T>(norm_relu.mean.given() ? columns : 0, norm_relu.mean, norm_relu.invstd,
+                       norm_relu.weight, norm_relu.bias),
+        columns(columns),
+        norm(norm_relu.mean.given()),
+        gelu(with == LinearWith::gelu_before) {}
 
+  bool nothing() const { return !norm && !gelu; }
   T before_relu(T x, size_t c) const { return (x - mean[c]) * scale[c] + bias[c]; }
 
   /// x itself, or what becomes of it, in `buffer`.
   const T* apply(const T* x, T* buffer) const {
-    if (!given) return x;
+    if (nothing()) return x;
+    if (gelu) {
+      fill_line(buffer, columns,
+                [&](int64_t c, int64_t n) { return pointwise::Gelu::value(Vec<T>::load(x + c, n, 0)); });
+      return buffer;
+    }
 #pragma omp simd
     for (size_t c = 0; c < mean.size(); ++c) {
       const T y = before_relu(x[c], c);
       buffer[c] = y < T(0) ? T(0) : y;
     }
+    return buffer;
+  }
+  /// gelu(x) in `buffer`, and its slope, which has most of its terms.
+  const T* apply_gelu(const T* x, T* buffer, T* slope) const {
+    for_vectors<T>(0, columns, [&](int, int64_t c, int64_t n) {
+      const Vec<T> v = Vec<T>::load(x + c, n, 0), probability = pointwise::Gelu::probability(v);
+      (v * probability).store(buffer + c, n);
+      (probability + v * pointwise::Gelu::density(v)).store(slope + c, n);
+    });
     return buffer;
   }
 };
@@ -86,10 +108,10 @@ void add_ahead(Ahead& ahead, const View& matrix, int64_t row, int64_t rows) {
             rows * matrix.strides[0] * static_cast<int64_t>(size_of(matrix.dtype)));
 }
 
-/// mean and var may be not given; relu: of the result.
+/// mean and var may be not given.
 template <class Products>
 void forward_as(const View& out, const View& mean, const View& var, const View& x, const NormRelu& norm_relu,
-                const View& weight, const View& bias, bool relu) {
+                const View& weight, const View& bias, LinearWith with) {
   using T = typename Products::Real;
   const int64_t P = x.shape[0], C = x.shape[1], O = out.shape[1];
   const Products products(weight, P, {.forward = true});
@@ -98,21 +120,21 @@ void forward_as(const View& out, const View& mean, const View& var, const View& 
   const int64_t measured = mean.given() ? O : 0;
   std::vector<Moments<T>> moments(static_cast<size_t>(chunks.parts(C * O)), Moments<T>(measured));
   ChunkSums totals(std::max<int64_t>(1, chunks.count), measured);
-  const Norm<T> norm(norm_relu, C);
+  const Before<T> before(norm_relu, with, C);
   auto biases = per_channel<T>(bias, O, 0);
   biases.resize(static_cast<size_t>(Tile<T>::panels(O) * Tile<T>::kWidth));
 
   chunks.for_tiles(C * O, [&](int64_t chunk, int64_t first, int64_t rows, int64_t part) {
     auto tiles = products.tiles(workspaces.products(part));
     T *buffer = workspaces.line(part, 0), *line = workspaces.line(part, 1);
-    if (norm.given || !tiles.take_input(x, first, rows)) {
+    if (!before.nothing() || !tiles.take_input(x, first, rows)) {
       for (int64_t i = 0; i < rows; ++i)
-        tiles.put_input(i, norm.apply(Rows<T>{x}.read(first + i, buffer), line));
+        tiles.put_input(i, before.apply(Rows<T>{x}.read(first + i, buffer), line));
     }
     tiles.put_result_in(out, first, rows, O);
     Ahead ahead;
     add_ahead(ahead, x, first + rows, rows);
-    tiles.multiply_input(rows, biases, relu, ahead);
+    tiles.multiply_input(rows, biases, with == LinearWith::relu_after, ahead);
     for (int64_t i = 0; i < rows; ++i) {
       Rows<T>{out}.finish(first + i, tiles.result(i));
       if (mean.given())
@@ -170,7 +192,7 @@ struct OutputGradient {
 template <class Products>
 void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& grad_mean, const View& grad_var,
                  const View& out, const View& mean, const View& x, const NormRelu& norm_relu,
-                 const View& weight, bool relu) {
+                 const View& weight, LinearWith with) {
   using T = typename Products::Real;
   const int64_t P = (x.given() ? x : grad_out).shape[0], C = weight.shape[1], O = weight.shape[0];
   const Products products(weight, P, {.weight_grad = grads.weight.given(), .input_grad = grads.x.given()});
@@ -179,18 +201,22 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   const int64_t parts = chunks.parts(3 * C * O);
   const Workspaces<Products> workspaces(products, parts, C, O);
   const auto partials = products.partials(grads.weight.given() ? chunks.count : 0);
-  const Norm<T> norm(norm_relu, C);
-  ChunkSums norm_sums(std::max<int64_t>(1, chunks.count), norm.given ? C : 0),
+  const Before<T> before(norm_relu, with, C);
+  ChunkSums norm_sums(std::max<int64_t>(1, chunks.count), before.norm ? C : 0),
       bias_sums(std::max<int64_t>(1, chunks.count), O);
-  const OutputGradient<T> output(grad_mean, grad_var, mean, relu, P, O);
+  const OutputGradient<T> output(grad_mean, grad_var, mean, with == LinearWith::relu_after, P, O);
   struct TileSums {
     std::vector<T> bias, norm_bias, norm_weight;
   };
-  const std::vector<T> of_in(norm.mean.size()), of_out(static_cast<size_t>(O));
+  const std::vector<T> of_in(before.mean.size()), of_out(static_cast<size_t>(O));
   std::vector<TileSums> sums(static_cast<size_t>(parts), {of_out, of_in, of_in});
+
+  const int64_t slopes = before.gelu ? products.tile_rows() * C : 0;
+  const Scratch slope_memory(static_cast<size_t>(parts * slopes) * sizeof(T));
 
   chunks.for_tiles(3 * C * O, [&](int64_t chunk, int64_t first, int64_t rows, int64_t part) {
     auto tiles = products.tiles(workspaces.products(part));
+    T* slope = slope_memory.as<T>() + part * slopes;
     TileSums& sum = sums[static_cast<size_t>(part)];
     T *buffer = workspaces.line(part, 0), *line = workspaces.line(part, 1), *other = workspaces.line(part, 2);
     if (!grad_out.given()) std::fill_n(other, O, T(0));
@@ -201,7 +227,12 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
 #pragma omp simd
       for (size_t o = 0; o < sum.bias.size(); ++o) sum.bias[o] += total[o];
       tiles.put_grad(i, total);
-      if (grads.weight.given()) tiles.put_input(i, norm.apply(Rows<T>{x}.read(first + i, buffer), line));
+      if (before.gelu) {
+        const T* a = before.apply_gelu(Rows<T>{x}.read(first + i, buffer), line, slope + i * C);
+        if (grads.weight.given()) tiles.put_input(i, a);
+      } else if (grads.weight.given()) {
+        tiles.put_input(i, before.apply(Rows<T>{x}.read(first + i, buffer), line));
+      }
     }
     Ahead ahead;
     for (const View* matrix : {&x, &out, &grad_out}) add_ahead(ahead, *matrix, first + rows, rows);
@@ -209,24 +240,27 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
       tiles.add_weight_grad(partials.at(chunk), rows, first != chunks.begin(chunk), ahead);
     move_into(bias_sums.at(chunk).first, sum.bias);
     if (!grads.x.given()) return;
-    tiles.put_result_in(norm.given ? View{} : grads.x, first, rows, C);
+    tiles.put_result_in(before.nothing() ? grads.x : View{}, first, rows, C);
     tiles.multiply_grad(rows, ahead);
     for (int64_t i = 0; i < rows; ++i) {
       const T* da = tiles.result(i);
       T* dx = Rows<T>{grads.x}.write(first + i, line);
-      if (norm.given) {
+      if (before.gelu) {
+#pragma omp simd
+        for (int64_t c = 0; c < C; ++c) dx[c] = da[c] * slope[i * C + c];
+      } else if (before.norm) {
         const T* in = Rows<T>{x}.read(first + i, other);
         T *norm_bias = sum.norm_bias.data(), *norm_weight = sum.norm_weight.data();
 #pragma omp simd
-        for (size_t c = 0; c < norm.mean.size(); ++c) {
-          const T centred = in[c] - norm.mean[c];
-          const T passed = centred * norm.scale[c] + norm.bias[c] > T(0) ? da[c] : T(0);
+        for (size_t c = 0; c < before.mean.size(); ++c) {
+          const T centred = in[c] - before.mean[c];
+          const T passed = centred * before.scale[c] + before.bias[c] > T(0) ? da[c] : T(0);
           norm_bias[c] += passed;
           norm_weight[c] += passed * centred;
-          dx[c] = passed * norm.scale[c];
+          dx[c] = passed * before.scale[c];
         }
       }
-      Rows<T>{grads.x}.finish(first + i, norm.given ? dx : da);
+      Rows<T>{grads.x}.finish(first + i, before.nothing() ? da : dx);
     }
     move_into(norm_sums.at(chunk).first, sum.norm_bias);
     move_into(norm_sums.at(chunk).second, sum.norm_weight);
@@ -237,10 +271,10 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
     bias_sums.add_up();
     store_per_channel(grads.bias, bias_sums.first());
   }
-  if (!norm.given) return;
+  if (!before.norm) return;
   norm_sums.add_up();
   std::vector<double> weights(norm_sums.second().begin(), norm_sums.second().end());
-  for (size_t c = 0; c < weights.size(); ++c) weights[c] *= static_cast<double>(norm.invstd[c]);
+  for (size_t c = 0; c < weights.size(); ++c) weights[c] *= static_cast<double>(before.invstd[c]);
   store_per_channel(grads.norm_bias, norm_sums.first());
   store_per_channel(grads.norm_weight, weights);
 }
@@ -264,30 +298,32 @@ void with_products(const View& weight, F&& f) {
 
 void conv1x1_stats(const View& out, const View& mean, const View& var, const View& x, const NormRelu& norm,
                    const View& weight, const View& bias) {
-  with_products(
-      weight, [&]<class Products>() { forward_as<Products>(out, mean, var, x, norm, weight, bias, false); });
+  with_products(weight, [&]<class Products>() {
+    forward_as<Products>(out, mean, var, x, norm, weight, bias, LinearWith::nothing);
+  });
 }
 
 void conv1x1_stats_grad(const Conv1x1Grads& grads, const View& grad_out, const View& grad_mean,
                         const View& grad_var, const View& out, const View& mean, const View& x,
                         const NormRelu& norm, const View& weight) {
   with_products(weight, [&]<class Products>() {
-    backward_as<Products>(grads, grad_out, grad_mean, grad_var, out, mean, x, norm, weight, false);
+    backward_as<Products>(grads, grad_out, grad_mean, grad_var, out, mean, x, norm, weight,
+                          LinearWith::nothing);
   });
 }
 
 }  // namespace
 
-void linear_in_tiles(const View& out, const View& x, const View& weight, const View& bias, bool relu) {
+void linear_in_tiles(const View& out, const View& x, const View& weight, const View& bias, LinearWith with) {
   with_panels(weight,
-              [&]<class Products>() { forward_as<Products>(out, {}, {}, x, {}, weight, bias, relu); });
+              [&]<class Products>() { forward_as<Products>(out, {}, {}, x, {}, weight, bias, with); });
 }
 
 void linear_grad_in_tiles(const LinearGrads& grads, const View& grad_out, const View& out, const View& x,
-                          const View& weight) {
+                          const View& weight, LinearWith with) {
   with_panels(weight, [&]<class Products>() {
     backward_as<Products>({grads.x, grads.weight, grads.bias, {}, {}}, grad_out, {}, {}, out, {}, x, {},
-                          weight, out.given());
+                          weight, with);
   });
 }
 

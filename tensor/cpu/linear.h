@@ -6,8 +6,8 @@
 
 namespace mezzo::cpu {
 
-void linear_in_tiles(const View& out, const View& x, const View& weight, const View& bias, bool relu);
+void linear_in_tiles(const View& out, const View& x, const View& weight, const View& bias, LinearWith with);
 void linear_grad_in_tiles(const LinearGrads& grads, const View& grad_out, const View& out, const View& x,
-                          const View& weight);
+                          const View& weight, LinearWith with);
 
 }  // namespace mezzo::cpu

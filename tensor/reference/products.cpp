@@ -103,31 +103,46 @@ void conv2d_weight_grad_as(const View& grad_weight, const View& grad_out, const 
   save(grad_weight, sums);
 }
 
-void linear(const View& out, const View& x, const View& weight, const View& bias, bool relu) {
+/// x, or gelu of it.
+std::vector<double> before_product(const View& x, LinearWith with) {
+  std::vector<double> values_of_x = values<double>(x);
+  if (with == LinearWith::gelu_before)
+    for (double& v : values_of_x) v = pointwise::Gelu::value(v);
+  return values_of_x;
+}
+
+void linear(const View& out, const View& x, const View& weight, const View& bias, LinearWith with) {
   const View transposed{
       weight.data, weight.dtype, {weight.shape[1], weight.shape[0]}, {weight.strides[1], weight.strides[0]}};
+  if (with == LinearWith::gelu_before) {
+    std::vector<double> a = before_product(x, with);
+    const View rows{a.data(), DType::float64, x.shape, contiguous_strides(x.shape)};
+    dispatch(out.dtype, [&]<class T>(T) { matmul_as<Sum<T>>(out, rows, transposed, bias); });
+    return;
+  }
   dispatch(out.dtype, [&]<class T>(T) { matmul_as<Sum<T>>(out, x, transposed, bias); });
-  for (int64_t i = 0; relu && i < out.numel(); ++i) {
+  for (int64_t i = 0; with == LinearWith::relu_after && i < out.numel(); ++i) {
     if (get(out, i) < 0) set(out, i, 0);
   }
 }
 
 void linear_grad(const LinearGrads& grads, const View& grad_out, const View& out, const View& x,
-                 const View& weight) {
+                 const View& weight, LinearWith with) {
   const int64_t P = grad_out.shape[0], C = weight.shape[1], O = weight.shape[0];
   std::vector<double> g = values<double>(grad_out);
-  for (int64_t i = 0; out.given() && i < P * O; ++i) {
+  for (int64_t i = 0; with == LinearWith::relu_after && i < P * O; ++i) {
     if (!(get(out, i) > 0)) g[static_cast<size_t>(i)] = 0;
   }
   const auto at = [&](int64_t p, int64_t o) { return g[static_cast<size_t>(p * O + o)]; };
   for (int64_t i = 0; grads.x.given() && i < P * C; ++i) {
     double sum = 0;
     for (int64_t o = 0; o < O; ++o) sum += at(i / C, o) * get(weight, o * C + i % C);
-    set(grads.x, i, sum);
+    set(grads.x, i, with == LinearWith::gelu_before ? sum * pointwise::Gelu::slope(get(x, i)) : sum);
   }
+  const std::vector<double> a = x.given() ? before_product(x, with) : std::vector<double>();
   for (int64_t i = 0; grads.weight.given() && i < O * C; ++i) {
     double sum = 0;
-    for (int64_t p = 0; p < P; ++p) sum += at(p, i / C) * get(x, p * C + i % C);
+    for (int64_t p = 0; p < P; ++p) sum += at(p, i / C) * a[static_cast<size_t>(p * C + i % C)];
     set(grads.weight, i, sum);
   }
   for (int64_t o = 0; grads.bias.given() && o < O; ++o) {

@@ -342,7 +342,8 @@ TEST_CASE("print_table: every op once, under its policy") {
       }
       CHECK(count == 1);
     }
-    CHECK(printed.find("low: matmul addmm linear linear_relu conv2d scaled_dot_product_attention\n") !=
+    CHECK(printed.find(
+              "low: matmul addmm linear linear_relu gelu_linear conv2d scaled_dot_product_attention\n") !=
           std::string::npos);
   }
 }

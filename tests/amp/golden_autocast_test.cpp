@@ -37,7 +37,10 @@ const std::map<std::string, Call> kCalls{
        return x[0].expand({2, 3, 3});
      }},
     {"slice", [](const Tensors& x) { return x[0].slice(0, 1); }},
-    {"split", [](const Tensors& x) { return split(x[0], {1, 2})[0]; }},
+    {"split",
+     [](const Tensors& x) {
+       return split(x[0], {1, 2})[0];
+     }},
     {"cat", [](const Tensors& x) { return cat(x); }},
     {"stack", [](const Tensors& x) { return stack(x); }},
     {"gather", [](const Tensors& x) { return gather(x[0], 0, index(x[0])); }},
@@ -161,7 +164,7 @@ TEST_CASE("golden: dtypes of results under autocast, every op of both tables") {
                                    "conv2d_input_grad",
                                    "conv2d_weight_grad"};
   // What nn makes of several layers: tests/nn/fusion_test.cpp.
-  const std::set<std::string> fused{"batch_norm_relu", "conv1x1_stats", "linear_relu"};
+  const std::set<std::string> fused{"batch_norm_relu", "conv1x1_stats", "linear_relu", "gelu_linear"};
   for (size_t k = 0; k < kOps; ++k) {
     const std::string op(info(static_cast<OpId>(k)).name);
     CAPTURE(op);

@@ -38,7 +38,7 @@ assert "step 4: scale 65536, scaled gradient inf, skipped: w = 0.5" in walk
 
 expected = [
     "x + y is float32, matmul(x, y) is bfloat16",
-    "low: matmul addmm linear linear_relu conv2d scaled_dot_product_attention",
+    "low: matmul addmm linear linear_relu gelu_linear conv2d scaled_dot_product_attention",
     "low_operands: conv1x1_stats",
     "op calls came as policy went as",
     "conv1x1_stats 1 float32, float32, float32, -, -, -, - low_operands bfloat16, bfloat16, bfloat16, -, -, -, -",

@@ -1,7 +1,9 @@
 // Fused ops on shapes that do not fit their tiles, beside the same ops of the reference device in float64.
 #include <functional>
 
+#include "amp/autocast.h"
 #include "autograd/ops.h"
+#include "nn/nn.h"
 #include "tensor/random.h"
 #include "tests/error_text.h"
 #include "tests/nn/layers.h"
@@ -95,7 +97,7 @@ TEST_CASE("batch_norm_relu: sizes around those of vectors and blocks") {
   }
 }
 
-TEST_CASE("linear and linear_relu: sizes around those of tiles, panels and vectors") {
+TEST_CASE("linear, linear_relu, gelu_linear: sizes around those of tiles, panels and vectors") {
   CAPTURE(test_seed());
   manual_seed(test_seed());
   for (const Shape& size : {Shape{15, 3, 40}, Shape{16, 33, 1}, Shape{300, 64, 64}, Shape{70, 130, 17},
@@ -105,6 +107,7 @@ TEST_CASE("linear and linear_relu: sizes around those of tiles, panels and vecto
     const Tensor x = draw({size[0], size[1]}), weight = draw({size[2], size[1]}), bias = draw({size[2]});
     compare([](Inputs in) { return Tensors{linear(in[0], in[1], in[2])}; }, {x, weight, bias});
     compare([](Inputs in) { return Tensors{linear_relu(in[0], in[1], in[2])}; }, {x, weight, {}});
+    compare([](Inputs in) { return Tensors{gelu_linear(in[0], in[1], in[2])}; }, {x * 8, weight, bias});
   }
 }
 
@@ -163,4 +166,38 @@ TEST_CASE("a large mean does the statistics no harm") {
   const Tensor exact = x.to(float64).narrow(1, 0, 1);
   CHECK(close(var.to(float64), mezzo::var(exact, {0, 2, 3}, 0), 1e-4));
   CHECK(close(mean.to(float64), exact.mean({0, 2, 3}), 1e-7));
+}
+
+TEST_CASE("gelu_linear keeps its input alone, and lets hooks run") {
+  nn::Linear layer = on_device(nn::Linear(64, 32));
+  const Tensor x = uniform({512, 64}).requires_grad_();
+  const auto kept = [&](bool on) {
+    const Fusing fusing(on);
+    const size_t before = memory_stats(test_device()).live;
+    const Tensor y = nn::gelu_linear(x, layer);
+    return (memory_stats(test_device()).live - before) / sizeof(float);
+  };
+  CHECK(kept(true) == 512 * 32);
+  CHECK(kept(false) == 512 * (32 + 64));
+  int calls = 0;
+  const HookHandle handle = layer.register_forward_hook([&](const Tensor&, const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
+  const Tensor y = nn::gelu_linear(x, layer);
+  CHECK(calls == 1);
+  CHECK(close(y, linear(gelu(x), layer.weight, layer.bias), 1e-6));
+}
+
+TEST_CASE("autocast leaves gelu in float32 before a layer in 16 bits") {
+  nn::Sequential net = on_device(nn::Sequential(nn::GELU(), nn::Linear(5, 3)));
+  const Tensor x = uniform({20, 5});
+  const auto result = [&](bool on) {
+    const Fusing fusing(on);
+    const amp::Autocast autocast(test_device(), bfloat16);
+    return net(x);
+  };
+  CHECK(close(result(true), result(false), 0));
+  const amp::Autocast autocast(test_device(), bfloat16);
+  CHECK(gelu_linear(x, uniform({3, 5})).dtype() == bfloat16);
 }

@@ -20,13 +20,6 @@ using namespace mezzo;
 
 namespace {
 
-/// Fusing as said, for a scope.
-class Fusing {
- public:
-  explicit Fusing(bool on) { nn::fusion(on); }
-  ~Fusing() { nn::fusion(true); }
-};
-
 struct Run {
   Tensors outputs;  ///< y, then the gradients of x and of the parameters, then the buffers
   std::string plan;
@@ -78,6 +71,10 @@ nn::Sequential blocks() {
 nn::Sequential perceptron() {
   return nn::Sequential(nn::Linear(5, 20), nn::ReLU(), nn::Linear(20, 9, {.bias = false}), nn::ReLU(),
                         nn::Linear(9, 3));
+}
+nn::Sequential gelus() {
+  return nn::Sequential(nn::GELU(), nn::Linear(5, 20), nn::GELU("tanh"), nn::Linear(20, 9, {.bias = false}),
+                        nn::GELU(), nn::Linear(9, 33), nn::ReLU());
 }
 nn::Residual residual() {
   nn::Sequential body, shortcut;
@@ -164,6 +161,30 @@ TEST_CASE("fusion: Linear and ReLU") {
   for (const Tensor& x : {uniform({2, 4}), uniform({2, 5}, float64), zeros({2, 5}, {.dtype = int64})}) {
     CHECK(texts(true, x) != "");
     CHECK(texts(true, x) == texts(false, x));
+  }
+}
+
+TEST_CASE("fusion: GELU and Linear") {
+  CAPTURE(test_seed());
+  const std::string plan = "0 to 1: gelu_linear\n4 to 5: gelu_linear\n";
+  check_both(maker(gelus), {3, 11, 5}, plan, plan);
+  for (const double special :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+        -std::numeric_limits<double>::infinity()}) {
+    CAPTURE(special);
+    const Tensor x = make({0.5, -1, special, 2, 0, 1, 1, -3, 0.25, 1}, {2, 5});
+    const Run fused = run(maker(gelus), x, true, float64, true),
+              plain = run(maker(gelus), x, false, float64, true);
+    for (size_t i = 0; i < plain.outputs.size(); ++i) CHECK(close(fused.outputs[i], plain.outputs[i], 1e-12));
+  }
+  nn::Sequential net = on_device(gelus());
+  for (const Tensor& x : {uniform({2, 4}), uniform({2, 5}, float64)}) {
+    const auto text_of = [&](bool on) {
+      const Fusing fusing(on);
+      return error_text([&] { net(x); });
+    };
+    CHECK(text_of(true) != "");
+    CHECK(text_of(true) == text_of(false));
   }
 }
 

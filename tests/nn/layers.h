@@ -1,6 +1,7 @@
 // What tests of layers share.
 #pragma once
 
+#include "nn/fusion.h"
 #include "nn/module.h"
 #include "tests/golden.h"
 #include "tests/support.h"
@@ -30,5 +31,12 @@ inline void check_unchanged(const nn::Module& module, const StateDict& before) {
 inline Tensor uniform(const Shape& shape, DType dtype = float32) {
   return rand(shape, {.dtype = dtype, .device = test_device()});
 }
+
+/// Fusing as said, for a scope.
+class Fusing {
+ public:
+  explicit Fusing(bool on) { nn::fusion(on); }
+  ~Fusing() { nn::fusion(true); }
+};
 
 }  // namespace mezzo

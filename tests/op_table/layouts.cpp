@@ -78,21 +78,22 @@ const std::vector<Hole>& holes() {
       }
     };
     add("needs dimensions", {"0-d"},
-        {"slice", "split", "embed", "matmul", "linear", "linear_relu", "conv2d", "conv2d_input_grad",
-         "conv2d_weight_grad", "max_pool2d", "max_pool2d_grad", "batch_norm", "batch_norm_grad",
-         "batch_norm_relu", "conv1x1_stats", "layer_norm", "layer_norm_grad",
+        {"slice", "split", "embed", "matmul", "linear", "linear_relu", "gelu_linear", "conv2d",
+         "conv2d_input_grad", "conv2d_weight_grad", "max_pool2d", "max_pool2d_grad", "batch_norm",
+         "batch_norm_grad", "batch_norm_relu", "conv1x1_stats", "layer_norm", "layer_norm_grad",
          "scaled_dot_product_attention"});
     add("throws where its strides need a copy", {"transposed", "expanded"}, {"view"});
     add("refused, as in PyTorch", {"bool"},
-        {"sub",       "neg",  "abs",       "relu",      "log_sigmoid", "softsign",   "fmod",  "floor_divide",
-         "remainder", "pow",  "clamp_min", "clamp_max", "floor",       "ceil",       "round", "trunc",
-         "slope",     "mean", "matmul",    "linear",    "addmm",       "linear_relu"});
+        {"sub",    "neg",          "abs",       "relu",        "log_sigmoid", "softsign",
+         "fmod",   "floor_divide", "remainder", "pow",         "clamp_min",   "clamp_max",
+         "floor",  "ceil",         "round",     "trunc",       "slope",       "mean",
+         "matmul", "linear",       "addmm",     "linear_relu", "gelu_linear"});
     add("takes matrices", {"channels-last"}, {"addmm"});
     add("refused, as in PyTorch", {"bool"}, {"var", "std", "norm"});
     add("positions are integers", {"bool"},
         {"gather", "index_select", "scatter", "scatter_add", "embedding"});
     add("a gradient, or what needs fractions", {"int64", "int32", "uint8"},
-        {"slope", "mean", "var", "std", "norm", "linear_relu"});
+        {"slope", "mean", "var", "std", "norm", "linear_relu", "gelu_linear"});
     add("a layer or a loss of floating values", {"int64", "int32", "uint8", "bool"},
         {"conv2d",
          "conv2d_input_grad",
@@ -151,6 +152,7 @@ double allowed_epsilons(std::string_view op, DType dtype) {
       {"matmul", 16, kUsual, sums},
       {"linear", 16, kUsual, sums},
       {"linear_relu", 16, kUsual, sums},
+      {"gelu_linear", 16, kUsual, sums},
       {"addmm", 16, 16, "the product is rounded before c is added, and cancels"},
       {"conv2d", 16, kUsual, sums},
       {"conv2d_input_grad", 16, kUsual, sums},
