@@ -115,6 +115,7 @@ void forward_as(const View& out, const View& mean, const View& var, const View& 
   using T = typename Products::Real;
   const int64_t P = x.shape[0], C = x.shape[1], O = out.shape[1];
   const Products products(weight, P, {.forward = true});
+  // As many as threads could share; each has sums of its own, so more would cost memory.
   const Chunks chunks(P, products.tile_rows(), 64);
   const Workspaces<Products> workspaces(products, chunks.parts(C * O), C, O);
   const int64_t measured = mean.given() ? O : 0;

@@ -17,7 +17,8 @@ struct ProductUse {
   bool forward = false, weight_grad = false, input_grad = false;
 };
 
-/// Rows of a tile, so that it stays in a cache of 1 MiB with the others.
+/// Rows of a tile, `most` of them unless it and the others would not stay in a cache of 1 MiB: a weight is read
+/// once a tile, so few rows cost time, and many cost memory and threads that have nothing to do.
 inline int64_t tile_rows_for(int64_t rows, int64_t C, int64_t O, int64_t most) {
   constexpr int64_t kTileElements = 1 << 17, kMultiple = 8;
   const int64_t fit = std::clamp(kTileElements / (C + O) / kMultiple * kMultiple, int64_t{32}, most);
