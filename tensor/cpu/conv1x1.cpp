@@ -228,7 +228,7 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
 #pragma omp simd
       for (size_t o = 0; o < sum.bias.size(); ++o) sum.bias[o] += total[o];
       tiles.put_grad(i, total);
-      if (before.gelu) {
+      if (before.gelu && x.given()) {
         const T* a = before.apply_gelu(Rows<T>{x}.read(first + i, buffer), line, slope + i * C);
         if (grads.weight.given()) tiles.put_input(i, a);
       } else if (grads.weight.given()) {

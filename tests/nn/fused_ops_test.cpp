@@ -111,6 +111,24 @@ TEST_CASE("linear, linear_relu, gelu_linear: sizes around those of tiles, panels
   }
 }
 
+TEST_CASE("linear maps give any of their gradients alone") {
+  using Op = Tensor (*)(const Tensor&, const Tensor&, const Tensor&);
+  const auto gradients = [](Op op, size_t begin, size_t end) {
+    manual_seed(test_seed());
+    Tensors in{uniform({40, 5}) - 0.5, uniform({3, 5}) - 0.5, uniform({3})};
+    for (size_t i = begin; i < end; ++i) in[i].requires_grad_();
+    op(in[0], in[1], in[2]).square().sum().backward();
+    return in;
+  };
+  for (const Op op : {Op(linear), Op(linear_relu), Op(gelu_linear)}) {
+    const Tensors all = gradients(op, 0, 3);
+    for (size_t i = 0; i < 3; ++i) {
+      CAPTURE(i);
+      CHECK(close(gradients(op, i, i + 1)[i].grad(), all[i].grad(), 1e-6));
+    }
+  }
+}
+
 TEST_CASE("what the fused ops refuse") {
   const Tensor x = uniform({1, 2, 3, 3}), weight = uniform({4, 2, 1, 1}), channel = uniform({2});
   const auto refused = [](const std::function<void()>& f, const std::string& start) {
