@@ -16,7 +16,6 @@ void add_conv(Kernels& table);             // conv.cpp
 void add_batch_norm(Kernels& table);       // batch_norm.cpp
 void add_batch_norm_grad(Kernels& table);  // batch_norm_grad.cpp
 void add_attention(Kernels& table);        // attention.cpp
-void add_attention_grad(Kernels& table);   // attention_grad.cpp
 void add_pool(Kernels& table);             // pool.cpp: max_pool2d
 void add_layer_norm(Kernels& table);       // layer_norm.cpp
 void add_linear(Kernels& table);           // linear.cpp: linear, linear_grad

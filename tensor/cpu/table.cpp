@@ -13,7 +13,6 @@ Kernels make_cpu_kernels() {
   cpu::add_matmul(table);
   cpu::add_conv(table);
   cpu::add_attention(table);
-  cpu::add_attention_grad(table);
   cpu::add_pool(table);
   cpu::add_batch_norm(table);
   cpu::add_batch_norm_grad(table);
