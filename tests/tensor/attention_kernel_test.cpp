@@ -97,6 +97,7 @@ TEST_CASE("attention kernels: several blocks of queries and keys") {
   std::mt19937 random(seed);
   for (const Case& c : {Case{70, 300, 8, 8, uint8, false},
                         {150, 150, 8, 4, uint8, true},
+                        {70, 300, 8, 8, uint8, true},
                         {200, 64, 3, 8, uint8, true},
                         {64, 129, 8, 8, bool_, false},
                         {65, 260, 8, 8, float32, false},
