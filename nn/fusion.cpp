@@ -91,6 +91,10 @@ bool takes(const Conv2d& conv, const Tensor& x) {
 bool takes(const Linear& linear, const Tensor& x) {
   return x.defined() && x.dim() > 0 && x.size(-1) == linear.weight.size(1) && go_together(x, linear.weight);
 }
+/// Whether it takes gelu(x) too, made in the dtype of the product: autocast leaves gelu in that of its input.
+bool takes_gelu(const Linear& linear, const Tensor& x) {
+  return takes(linear, x) && (!cast_hook() || size_of(x.dtype()) == 2);
+}
 
 /// A chain; x fits its first convolution, and so all of them.
 Tensor run_chain(Layers layers, const Tensor& x) {
@@ -160,7 +164,8 @@ Tensor run_stage(const Stage& stage, Layers layers, const Tensor& x) {
       }
       break;
     case Stage::gelu_linear:
-      return gelu_linear(x, *read.linear(1));
+      if (takes_gelu(*read.linear(1), x)) return gelu_linear(x, *read.linear(1));
+      break;
     case Stage::alone:
       break;
   }
@@ -262,10 +267,7 @@ Tensor conv_bn_relu(const Tensor& x, Conv2d& conv, BatchNorm& bn, const Tensor& 
 }
 
 Tensor gelu_linear(const Tensor& x, Linear& linear) {
-  // Autocast leaves gelu in the dtype of its input, so that must be what the product takes.
-  const bool fits =
-      enabled && !linear.has_hooks() && takes(linear, x) && (!cast_hook() || size_of(x.dtype()) == 2);
-  if (!fits) return linear(gelu(x));
+  if (!enabled || linear.has_hooks() || !takes_gelu(linear, x)) return linear(gelu(x));
   const ModuleScope scope(linear.name());
   return mezzo::gelu_linear(x, linear.weight, linear.bias);
 }

@@ -178,7 +178,7 @@ TEST_CASE("fusion: GELU and Linear") {
     for (size_t i = 0; i < plain.outputs.size(); ++i) CHECK(close(fused.outputs[i], plain.outputs[i], 1e-12));
   }
   nn::Sequential net = on_device(gelus());
-  for (const Tensor& x : {uniform({2, 4}), uniform({2, 5}, float64)}) {
+  for (const Tensor& x : {uniform({2, 4}), uniform({2, 5}, float64), Tensor()}) {
     const auto text_of = [&](bool on) {
       const Fusing fusing(on);
       return error_text([&] { net(x); });
