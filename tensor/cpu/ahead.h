@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/cpu/runs.h"
+
 namespace mezzo::cpu {
 
 /// Memory that will be read after some products, brought towards the cache while they run, a few lines after
@@ -13,11 +15,16 @@ namespace mezzo::cpu {
 /// float32 training step.
 class Ahead {
  public:
-  void add(const void* from, int64_t bytes) { add_rows(from, bytes, 0, 1); }
-  /// `rows` pieces of memory, `stride` bytes apart.
-  void add_rows(const void* from, int64_t bytes, int64_t stride, int64_t rows) {
-    if (bytes > 0 && rows > 0)
-      ranges_[count_++] = {static_cast<const std::byte*>(from), 0, bytes, stride, rows};
+  /// `rows` rows of a view's last dimension, from the element at `offset` on. Nothing if their elements do
+  /// not lie side by side.
+  void add(const View& view, int64_t offset, int64_t rows) {
+    const int last = view.shape.dim() - 1;
+    const auto size = static_cast<int64_t>(size_of(view.dtype));
+    const int64_t bytes = view.shape[last] * size, stride = view.strides[last - 1] * size;
+    if (rows <= 0 || bytes == 0 || view.strides[last] != 1) return;
+    const bool one_piece = stride == bytes;
+    ranges_[count_++] = {address(view, offset), 0, one_piece ? rows * bytes : bytes, stride,
+                         one_piece ? 1 : rows};
   }
   void step() {
     for (int64_t left = kBytes; left > 0 && count_ > 0;) {

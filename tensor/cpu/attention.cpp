@@ -4,6 +4,7 @@
 // al., "FlashAttention" (2022). Arithmetic is in T, float or double, products are of tiles
 // (tile_product.h).
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
 #include "tensor/cpu/ahead.h"
@@ -63,13 +64,6 @@ class Block {
     for (int64_t i = 0; i < rows; ++i)
       load_run(row(i), address(view, offset(view, batch, first + i)), view.dtype, stride(view, 1), columns_);
   }
-  /// The first rows of a matrix that read() will want.
-  static void announce(Ahead& ahead, const View& view, int64_t batch) {
-    if (stride(view, 1) != 1) return;
-    const auto size = static_cast<int64_t>(size_of(view.dtype));
-    ahead.add_rows(address(view, offset(view, batch, 0)), size_at(view, 1) * size, stride(view, 2) * size,
-                   std::min(kKeys, size_at(view, 2)));
-  }
   void write(const View& view, int64_t batch, int64_t first, int64_t rows) const {
     for (int64_t i = 0; i < rows; ++i)
       store_run(address(view, offset(view, batch, first + i)), view.dtype, stride(view, 1), row(i), columns_);
@@ -92,6 +86,15 @@ class Block {
   int64_t columns_, size_;
   Scratch memory_;
 };
+
+/// The first rows of matrix `batch` of each view, which blocks will read next.
+template <class T>
+Ahead ahead_of(std::initializer_list<const View*> views, int64_t batch) {
+  Ahead ahead;
+  for (const View* view : views)
+    ahead.add(*view, Block<T>::offset(*view, batch, 0), std::min(kKeys, size_at(*view, 2)));
+  return ahead;
+}
 
 /// A block as a right operand: in panels, as it is or transposed.
 template <class T>
@@ -183,14 +186,10 @@ class Forward {
         lse_(kQueries, 1),
         packed_(std::max(kKeys, size_at(in.key, 1)), std::max(kKeys, size_at(in.value, 1))) {}
 
-  /// A batch that will be run after this one is fetched meanwhile.
-  void announce(int64_t batch) {
-    ahead_ = {};
-    for (const View* view : {&in_.value, &in_.key, &in_.query}) Block<T>::announce(ahead_, *view, batch);
-  }
-
-  /// Queries [first, first + queries) of a batch.
-  void run(const View& out, const View& lse, int64_t batch, int64_t first, int64_t queries) {
+  /// Queries [first, first + queries) of a batch; `ahead` is fetched meanwhile.
+  void run(const View& out, const View& lse, int64_t batch, int64_t first, int64_t queries,
+           const Ahead& ahead) {
+    ahead_ = ahead;
     query_.read(in_.query, batch, first, queries);
     query_.scale(queries, in_.scale);
     out_.fill(0);
@@ -245,8 +244,9 @@ void attention_as(const View& out, const View& lse, const AttentionOperands& in)
     Forward<T> forward(in);
     for (int64_t k = begin; k < end; ++k) {
       const int64_t first = k % blocks * kQueries;
-      if ((k + 1) % blocks == 0 && k + 1 < end) forward.announce(k / blocks + 1);
-      forward.run(out, lse, k / blocks, first, std::min(kQueries, L - first));
+      const bool batch_ends = (k + 1) % blocks == 0 && k + 1 < end;
+      forward.run(out, lse, k / blocks, first, std::min(kQueries, L - first),
+                  batch_ends ? ahead_of<T>({&in.value, &in.key, &in.query}, k / blocks + 1) : Ahead());
     }
   });
 }
@@ -270,13 +270,10 @@ class Backward {
         packed_(std::max({kKeys, size_at(in.key, 1), size_at(in.value, 1)}),
                 std::max({kKeys, size_at(in.key, 1), size_at(in.value, 1)})) {}
 
-  /// The next batch is fetched meanwhile, unless this is the last one.
+  /// `ahead` is fetched meanwhile.
   void run(const View& grad_query, const View& grad_key, const View& grad_value, const View& grad_out,
-           const View& out, const View& lse, int64_t batch, bool last) {
-    ahead_ = {};
-    for (const View* view : {&out, &grad_out, &in_.value, &in_.key, &in_.query}) {
-      if (!last) Block<T>::announce(ahead_, *view, batch + 1);
-    }
+           const View& out, const View& lse, int64_t batch, const Ahead& ahead) {
+    ahead_ = ahead;
     grad_key_.fill(0);
     grad_value_.fill(0);
     for (int64_t first = 0; first < size_at(lse, 2); first += kQueries) {
@@ -338,7 +335,9 @@ void attention_grad_as(const View& grad_query, const View& grad_key, const View&
                  Backward<T> backward(in);
                  for (int64_t batch = begin; batch < end; ++batch)
                    backward.run(grad_query, grad_key, grad_value, grad_out, out, lse, batch,
-                                batch + 1 == end);
+                                batch + 1 < end
+                                    ? ahead_of<T>({&out, &grad_out, &in.value, &in.key, &in.query}, batch + 1)
+                                    : Ahead());
                });
 }
 

@@ -102,10 +102,7 @@ class Moments {
 
 /// `rows` rows of a matrix, of which the first and some may lie behind the end.
 void add_ahead(Ahead& ahead, const View& matrix, int64_t row, int64_t rows) {
-  rows = std::min(rows, matrix.given() ? matrix.shape[0] - row : 0);
-  if (rows <= 0 || matrix.strides[1] != 1) return;
-  ahead.add(address(matrix, row * matrix.strides[0]),
-            rows * matrix.strides[0] * static_cast<int64_t>(size_of(matrix.dtype)));
+  if (matrix.given()) ahead.add(matrix, row * matrix.strides[0], std::min(rows, matrix.shape[0] - row));
 }
 
 /// mean and var may be not given.

@@ -114,13 +114,13 @@ std::vector<double> before_product(const View& x, LinearWith with) {
 void linear(const View& out, const View& x, const View& weight, const View& bias, LinearWith with) {
   const View transposed{
       weight.data, weight.dtype, {weight.shape[1], weight.shape[0]}, {weight.strides[1], weight.strides[0]}};
+  std::vector<double> gelu;
+  View input = x;
   if (with == LinearWith::gelu_before) {
-    std::vector<double> a = before_product(x, with);
-    const View rows{a.data(), DType::float64, x.shape, contiguous_strides(x.shape)};
-    dispatch(out.dtype, [&]<class T>(T) { matmul_as<Sum<T>>(out, rows, transposed, bias); });
-    return;
+    gelu = before_product(x, with);
+    input = {gelu.data(), DType::float64, x.shape, contiguous_strides(x.shape)};
   }
-  dispatch(out.dtype, [&]<class T>(T) { matmul_as<Sum<T>>(out, x, transposed, bias); });
+  dispatch(out.dtype, [&]<class T>(T) { matmul_as<Sum<T>>(out, input, transposed, bias); });
   for (int64_t i = 0; with == LinearWith::relu_after && i < out.numel(); ++i) {
     if (get(out, i) < 0) set(out, i, 0);
   }
