@@ -1,0 +1,47 @@
+// A device with kernels and memory of its own, which a library beside this one brings: cuda/.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "tensor/kernels.h"
+#include "tensor/storage.h"
+
+namespace mezzo {
+
+/// What a backend can do. `index` is the device's, and has been checked.
+struct Backend {
+  Kernels kernels;
+  /// Devices on this machine; with none, `absence` is why.
+  int count = 0;
+  std::string absence;
+
+  /// Makes a device the one that the calling thread's kernels run on.
+  void (*select)(int index) = nullptr;
+  /// Throws Error, with the bytes asked for, free and cached, if there is no memory.
+  void* (*allocate)(size_t bytes, int index) = nullptr;
+  void (*release)(void* data, int index) = nullptr;
+  /// Bytes from one device's memory to another's, of which one may be the CPU's: ordered after the work on
+  /// either that the calling thread has asked for, and done, where the CPU's memory is written, when it
+  /// returns.
+  void (*copy)(void* to, const Device& to_device, const void* from, const Device& from_device,
+               size_t bytes) = nullptr;
+  /// Waits for the work of all threads on the device.
+  void (*synchronize)(int index) = nullptr;
+
+  MemoryStats (*memory_stats)(int index) = nullptr;
+  void (*reset_peak)(int index) = nullptr;
+  void (*empty_cache)(int index) = nullptr;
+};
+
+/// The backend makes itself known by calling this once, from the initialiser of a global.
+void register_cuda(const Backend* (*make)());
+
+/// The backend of `device`, which is there. Throws Error if this build has no CUDA, the machine no such
+/// device.
+const Backend& backend(const Device& device);
+
+/// Whether tensors of the device are in the CPU's memory.
+inline bool in_host_memory(const Device& device) { return device.type != Device::Type::cuda; }
+
+}  // namespace mezzo
