@@ -20,6 +20,7 @@ const Kernels& device_table() {
   static const Kernels table = [] {
     Kernels made;
     add_reduce(made);
+    add_softmax(made);
     return made;
   }();
   return table;
@@ -156,5 +157,93 @@ TEST_CASE("reductions: the empty, the infinite and NaN; the first of equals") {
   for (const Reduction r : {Reduction::argmax, Reduction::argmin}) {
     CHECK(reduces(r, equal, {2, 1}));
     CHECK(reduces(r, equal, {1, 5000}));
+  }
+}
+
+// --- softmax
+
+namespace {
+
+struct Line {
+  Shape shape;
+  int dim;
+};
+
+/// Both directions, in these dtypes of input and result.
+void check_softmax(const Array& in, int dim, DType result, Layout out_layout, Numbers& numbers) {
+  const DType dtype = in.host().dtype;
+  const double tolerance = std::max(precision_of(result), precision_of(dtype == float64 ? float64 : float32));
+  for (const bool log : {false, true}) {
+    CAPTURE(log);
+    const Array out = array_of(result, in.shape(), out_layout);
+    const View to = out.to_device();
+    device_table().softmax(to, in.to_device(), dim, log);
+    reference_table().softmax(out.host(), in.host(), dim, log);
+    CHECK(out.agrees(2 * tolerance));
+
+    Array g = array_of(result, in.shape(), out_layout);
+    g.fill([&](int64_t) { return numbers.of(result); });
+    const Array grad = array_of(dtype, in.shape(), out_layout);
+    const View grad_to = grad.to_device();
+    device_table().softmax_grad(grad_to, g.to_device(), out.to_device(), dim, log);
+    reference_table().softmax_grad(grad.host(), g.host(), out.host(), dim, log);
+    CHECK(grad.agrees(8 * std::max(precision_of(dtype), tolerance)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("softmax: dtypes, layouts and lengths") {
+  Numbers numbers(3);
+  const Line cases[] = {{{}, 0},        {{1}, 0},          {{5, 8}, 1},      {{5, 8}, 0},   {{3, 64}, 1},
+                        {{64, 3}, 0},   {{3, 5, 40}, 1},   {{2, 3, 33}, 2},  {{300, 8}, 0}, {{7, 1000}, 1},
+                        {{2, 0, 3}, 1}, {{2, 3, 4, 5}, 2}, {{2, 8, 4, 4}, 1}};
+  for (const auto& [shape, dim] : cases) {
+    for (const DType dtype : kFloating) {
+      for (const DType result : kFloating) {
+        if (dtype != result && dim != 1) continue;
+        for (const Layout layout : kLayouts) {
+          CAPTURE(to_string(shape));
+          CAPTURE(dim);
+          CAPTURE(name_of(dtype));
+          CAPTURE(name_of(result));
+          CAPTURE(static_cast<int>(layout));
+          Array in = array_of(dtype, shape, layout);
+          in.fill([&](int64_t) { return 3 * numbers.of(dtype); });
+          check_softmax(in, dim, result, layout == Layout::expanded ? Layout::row_major : layout, numbers);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("softmax: lines longer than registers") {
+  Numbers numbers(4);
+  for (const auto& [shape, dim] : {Line{{2, 9000}, 1}, Line{{2, 9001}, 1}, Line{{1100, 40}, 0}}) {
+    for (const DType dtype : kFloating) {
+      CAPTURE(to_string(shape));
+      CAPTURE(name_of(dtype));
+      Array in(dtype, shape);
+      in.fill([&](int64_t) { return 3 * numbers.of(dtype); });
+      check_softmax(in, dim, dtype, Layout::row_major, numbers);
+      if (is_half(dtype)) check_softmax(in, dim, float32, Layout::row_major, numbers);
+    }
+  }
+}
+
+TEST_CASE("softmax: infinity and NaN") {
+  Numbers numbers(5);
+  for (const int64_t length : {4, 40, 9000}) {
+    for (const double special : {inf, -inf, inf - inf}) {
+      for (const int64_t count : {int64_t{1}, length / 2, length}) {
+        CAPTURE(length);
+        CAPTURE(special);
+        CAPTURE(count);
+        Array in(float32, {2, length});
+        in.fill(
+            [&](int64_t i) { return i < count || i >= 2 * length - count ? special : numbers.real(-1, 1); });
+        check_softmax(in, 1, float32, Layout::row_major, numbers);
+      }
+    }
   }
 }
