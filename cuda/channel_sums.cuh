@@ -6,6 +6,17 @@
 
 namespace mezzo::cuda {
 
+/// What weight and bias get as gradients: sums of g * xhat and of g.
+template <class T>
+struct GradientSums {
+  T g, products;
+
+  __device__ void merge(const GradientSums& more) {
+    g += more.g;
+    products += more.products;
+  }
+};
+
 /// Merges what the threads of a column found in their rows, by halves of the block; the result is that of
 /// threadIdx.y = 0. All threads must call.
 template <int count, class Sum>
