@@ -21,6 +21,7 @@ const Kernels& device_table() {
     Kernels made;
     add_reduce(made);
     add_softmax(made);
+    add_indexing(made);
     return made;
   }();
   return table;
@@ -245,5 +246,86 @@ TEST_CASE("softmax: infinity and NaN") {
         check_softmax(in, 1, float32, Layout::row_major, numbers);
       }
     }
+  }
+}
+
+// --- indexing
+
+namespace {
+
+/// Shape of the whole, of the index, and along which dimension.
+struct Indexed {
+  Shape whole, index;
+  int dim;
+};
+
+/// Index layouts: one for each element, or a list along dim that serves all others.
+void check_indexing(const Indexed& c, DType dtype, Layout layout, bool list, Numbers& numbers) {
+  CAPTURE(to_string(c.whole));
+  CAPTURE(to_string(c.index));
+  CAPTURE(c.dim);
+  CAPTURE(name_of(dtype));
+  CAPTURE(static_cast<int>(layout));
+  CAPTURE(list);
+  Shape index_strides = strides_of(c.index, layout == Layout::expanded ? Layout::row_major : layout);
+  if (list) {
+    for (int d = 0; d < c.index.dim(); ++d) index_strides[d] = d == c.dim ? 1 : 0;
+  }
+  Array index(int64, c.index, index_strides);
+  index.fill([&](int64_t) { return static_cast<double>(numbers.whole(0, c.whole[c.dim] - 1)); });
+  Array whole = array_of(dtype, c.whole, layout), part = array_of(dtype, c.index, layout);
+  whole.fill([&](int64_t) { return numbers.of(dtype); });
+  part.fill([&](int64_t) { return numbers.of(dtype); });
+
+  const Array gathered = array_of(dtype, c.index, layout == Layout::expanded ? Layout::row_major : layout);
+  const View to = gathered.to_device();
+  device_table().gather(to, whole.to_device(), index.to_device(), c.dim);
+  reference_table().gather(gathered.host(), whole.host(), index.host(), c.dim);
+  CHECK(gathered.agrees());
+
+  if (layout == Layout::expanded) return;
+  const View scattered = whole.to_device();
+  device_table().scatter(scattered, index.to_device(), part.to_device(), c.dim);
+  reference_table().scatter(whole.host(), index.host(), part.host(), c.dim);
+  CHECK(whole.agrees());
+
+  Array sums = array_of(compute_type(dtype), c.whole, layout);
+  sums.fill([&](int64_t) { return numbers.of(dtype); });
+  const View added = sums.to_device();
+  device_table().scatter_add(added, index.to_device(), part.to_device(), c.dim);
+  reference_table().scatter_add(sums.host(), index.host(), part.host(), c.dim);
+  CHECK(sums.agrees());  // in the same order, so equal
+}
+
+}  // namespace
+
+TEST_CASE("gather, scatter, scatter_add: dtypes, layouts, many lines and few") {
+  Numbers numbers(6);
+  const Indexed cases[] = {
+      {{9}, {5}, 0},
+      {{9}, {100}, 0},
+      {{7, 16}, {50, 16}, 0},
+      {{7, 16}, {50, 11}, 0},
+      {{30, 9}, {30, 1}, 1},
+      {{4, 40}, {4, 90}, 1},
+      {{3, 9, 5}, {2, 70, 4}, 1},
+      {{3, 9, 8}, {3, 8, 8}, 2},
+      {{5, 5}, {0, 5}, 0},
+      {{40, 3, 2}, {40, 3, 2}, 0},
+  };
+  for (const Indexed& c : cases) {
+    for (const DType dtype : kAll) {
+      for (const Layout layout : kLayouts) {
+        for (const bool list : {false, true}) check_indexing(c, dtype, layout, list, numbers);
+      }
+    }
+  }
+}
+
+TEST_CASE("scatter_add: more positions than are sorted at once, frequent ones and rare ones") {
+  Numbers numbers(7);
+  for (const DType dtype : {float32, bfloat16, int32}) {
+    check_indexing({{3, 4}, {9'000, 4}, 0}, dtype, Layout::row_major, true, numbers);
+    check_indexing({{5'000}, {20'000}, 0}, dtype, Layout::row_major, false, numbers);
   }
 }
