@@ -22,6 +22,7 @@ const Kernels& device_table() {
     add_reduce(made);
     add_softmax(made);
     add_indexing(made);
+    add_pool(made);
     return made;
   }();
   return table;
@@ -328,4 +329,83 @@ TEST_CASE("scatter_add: more positions than are sorted at once, frequent ones an
     check_indexing({{3, 4}, {9'000, 4}, 0}, dtype, Layout::row_major, true, numbers);
     check_indexing({{5'000}, {20'000}, 0}, dtype, Layout::row_major, false, numbers);
   }
+}
+
+// --- pooling
+
+namespace {
+
+struct Pooled {
+  Shape input;
+  PoolGeometry geometry;
+};
+
+int64_t windows(const PoolGeometry& g, size_t axis, int64_t size) {
+  return (size + 2 * g.padding[axis] - (g.kernel[axis] - 1) * g.dilation[axis] - 1) / g.stride[axis] + 1;
+}
+
+enum class Images { row_major, channels_last, spread };
+
+Array images_of(DType dtype, const Shape& shape, Images layout) {
+  if (layout == Images::channels_last) return Array(dtype, shape, channels_last_strides(shape));
+  return array_of(dtype, shape, layout == Images::spread ? Layout::spread : Layout::row_major);
+}
+
+}  // namespace
+
+TEST_CASE("max_pool2d and its gradient: geometries, dtypes, layouts, NaN") {
+  Numbers numbers(8);
+  const Pooled cases[] = {
+      {{2, 3, 6, 7}, {.kernel = {2, 2}, .stride = {2, 2}}},
+      {{2, 16, 9, 8}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}},
+      {{1, 8, 7, 7}, {.kernel = {3, 2}, .stride = {1, 3}, .padding = {1, 0}, .dilation = {2, 3}}},
+      {{1, 1, 1, 5}, {.kernel = {1, 3}, .stride = {1, 1}, .padding = {0, 1}}},
+      {{2, 2, 8, 8}, {.kernel = {2, 2}, .stride = {3, 3}}},
+      {{0, 2, 4, 4}, {.kernel = {2, 2}, .stride = {2, 2}}},
+  };
+  for (const auto& [shape, geometry] : cases) {
+    const Shape windowed{shape[0], shape[1], windows(geometry, 0, shape[2]), windows(geometry, 1, shape[3])};
+    for (const DType dtype : kFloating) {
+      for (const Images layout : {Images::row_major, Images::channels_last, Images::spread}) {
+        for (const DType cell_type : {uint8, int32, int64}) {
+          CAPTURE(to_string(shape));
+          CAPTURE(name_of(dtype));
+          CAPTURE(static_cast<int>(layout));
+          CAPTURE(name_of(cell_type));
+          Array input = images_of(dtype, shape, layout);
+          // Few values, so that there are equals.
+          input.fill(
+              [&](int64_t i) { return i % 37 == 5 ? inf - inf : static_cast<double>(numbers.whole(-3, 3)); });
+          const Array out = images_of(dtype, windowed, layout),
+                      cells = images_of(cell_type, windowed, layout);
+          const View to = out.to_device(), cells_to = cells.to_device();
+          device_table().max_pool2d(to, cells_to, input.to_device(), geometry);
+          reference_table().max_pool2d(out.host(), cells.host(), input.host(), geometry);
+          CHECK(out.agrees());
+          CHECK(cells.agrees());
+          const View alone = out.to_device();
+          device_table().max_pool2d(alone, {}, input.to_device(), geometry);
+          CHECK(out.agrees());
+
+          Array g = images_of(dtype, windowed, layout);
+          g.fill([&](int64_t) { return numbers.of(dtype); });
+          const Array grad = images_of(dtype, shape, layout);
+          const View grad_to = grad.to_device();
+          device_table().max_pool2d_grad(grad_to, g.to_device(), cells.to_device(), geometry);
+          reference_table().max_pool2d_grad(grad.host(), g.host(), cells.host(), geometry);
+          CHECK(grad.agrees(4 * precision_of(dtype)));
+        }
+      }
+    }
+  }
+  // Cells that no window has, and cells outside the input, count for nothing.
+  const PoolGeometry geometry{.kernel = {2, 2}, .stride = {2, 2}, .padding = {1, 1}};
+  Array cells(int32, {1, 1, 3, 3}), g(float32, {1, 1, 3, 3});
+  cells.fill([](int64_t i) { return i - 2; });
+  g.fill([](int64_t i) { return 1 << i; });
+  const Array grad(float32, {1, 1, 4, 4});
+  const View to = grad.to_device();
+  device_table().max_pool2d_grad(to, g.to_device(), cells.to_device(), geometry);
+  reference_table().max_pool2d_grad(grad.host(), g.host(), cells.host(), geometry);
+  CHECK(grad.agrees());
 }
