@@ -13,7 +13,7 @@ template <class Item>
 struct Table {
   static constexpr int64_t kChunk = 65536;  ///< elements
   /// Parameters of a kernel are 4 KiB at most, before CUDA 12.1; some are left for others.
-  static constexpr int kCapacity = static_cast<int>((4096 - 320) / (sizeof(Item) + sizeof(int32_t)));
+  static constexpr int kCapacity = static_cast<int>((4096 - 256) / (sizeof(Item) + sizeof(int32_t)));
 
   Item items[kCapacity];
   int32_t first_chunks[kCapacity];  ///< the number of each item's first chunk
@@ -53,6 +53,7 @@ __device__ void for_chunk(const Chunk& chunk, F&& f) {
   const int64_t whole = chunk.begin + (chunk.end - chunk.begin) / size * size, thread = threadIdx.x;
   for (int64_t i = chunk.begin + thread * size; i < whole; i += int64_t{blockDim.x} * size)
     f(i, std::integral_constant<int, size>());
+#pragma unroll 1
   for (int64_t i = whole + thread; i < chunk.end; i += blockDim.x) f(i, std::integral_constant<int, 1>());
 }
 

@@ -15,8 +15,8 @@ namespace {
 /// What is the tensors' own in a step, besides their memory.
 template <class T>
 struct Own {
-  T step_size, bias2_sqrt;  // of Adam
-  bool first;               // of SGD
+  T step_size, root_factor;  // of Adam, the latter 1 / bias2_sqrt: a division less
+  bool first;                // of SGD
 };
 
 // A rule updates x, the elements of a parameter's tensors: x[0] of the parameter, x[1] of the gradient, which
@@ -26,17 +26,14 @@ struct Own {
 /// infinite one.
 template <class T>
 struct Decay {
-  T weight_decay;
-  bool decays, maximize;
+  T weight_decay, sign;
+  bool decays;
   template <class Args>
   explicit Decay(const Args& args)
       : weight_decay(static_cast<T>(args.weight_decay)),
-        decays(args.weight_decay != 0),
-        maximize(args.maximize) {}
-  __device__ T operator()(T g, T p) const {
-    if (maximize) g = -g;
-    return decays ? g + weight_decay * p : g;
-  }
+        sign(static_cast<T>(args.maximize ? -1 : 1)),
+        decays(args.weight_decay != 0) {}
+  __device__ T operator()(T g, T p) const { return decays ? sign * g + weight_decay * p : sign * g; }
 };
 
 /// Kingma and Ba (2015); with five tensors that of Reddi et al. (2018), whose last is the running maximum.
@@ -62,7 +59,7 @@ struct AdamRule {
       if (!(divisor > x[4] || divisor != divisor)) divisor = x[4];  // a NaN on either side is the result
       x[4] = divisor;
     }
-    x[0] = p - own.step_size * x[2] / (std::sqrt(divisor) / own.bias2_sqrt + eps);
+    x[0] = p - own.step_size * x[2] / (std::sqrt(divisor) * own.root_factor + eps);
   }
 };
 
@@ -107,7 +104,8 @@ struct Parameter {
 template <class E, class T, class Rule>
 __global__ void __launch_bounds__(kTableThreads)
     update_all(const Table<Parameter<T, Rule::views>> table, const Rule rule, const float* scale) {
-  constexpr int views = Rule::views, size = 4;
+  static_assert(sizeof(table) + sizeof(rule) + sizeof(scale) <= 4096);
+  constexpr int views = Rule::views, size = 16 / sizeof(T);
   const Chunk chunk = chunk_of_block(table);
   const Parameter<T, views>& parameter = table.items[chunk.item];
   const Own<T> own = parameter.own;
@@ -164,7 +162,7 @@ Parameter<T, static_cast<int>(views)> parameter_of(const std::array<const View*,
   Parameter<T, static_cast<int>(views)> parameter{};
   for (size_t v = 0; v < views; ++v) parameter.data[v] = tensors[v]->data;
   parameter.count = tensors[0]->numel();
-  parameter.own = {static_cast<T>(own.step_size), static_cast<T>(own.bias2_sqrt), own.first};
+  parameter.own = {static_cast<T>(own.step_size), static_cast<T>(own.root_factor), own.first};
   return parameter;
 }
 
@@ -238,7 +236,7 @@ void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
   Step<AdamRule, 4, AdamArgs> plain(args);
   Step<AdamRule, 5, AdamArgs> with_maximum(args);
   for (const AdamTensors& x : parameters) {
-    const Own<double> own{x.step_size, x.bias2_sqrt, false};
+    const Own<double> own{x.step_size, 1 / x.bias2_sqrt, false};
     if (x.max_exp_avg_sq.given())
       with_maximum.add({&x.param, &x.grad, &x.exp_avg, &x.exp_avg_sq, &x.max_exp_avg_sq}, own);
     else
