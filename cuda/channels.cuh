@@ -44,7 +44,6 @@ struct Access {
       values[0] = load<T>(data, dtype, place);
     } else {
       const auto pack = *reinterpret_cast<const Pack<E>*>(static_cast<const E*>(data) + place);
-#pragma unroll
       for (int i = 0; i < width; ++i) values[i] = convert_to<T>(pack.elements[i]);
     }
   }
@@ -53,7 +52,6 @@ struct Access {
       store(data, dtype, place, values[0]);
     } else {
       Pack<E> pack;
-#pragma unroll
       for (int i = 0; i < width; ++i) pack.elements[i] = convert_to<E>(values[i]);
       *reinterpret_cast<Pack<E>*>(static_cast<E*>(data) + place) = pack;
     }
@@ -129,7 +127,6 @@ struct Channels {
     for (int64_t row = int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows.count; row += step) {
       int64_t place[n];
       rows.places(row, place);
-#pragma unroll
       for (int v = 0; v < n; ++v) place[v] += column() * steps[v];
       f(place);
     }

@@ -90,11 +90,9 @@ struct Rows {
       read<A>(values, v, first);
     } else {
       constexpr int length = A::width < Pack<T>::size ? A::width : Pack<T>::size;
-#pragma unroll
       for (int i = 0; i < A::width; i += length) {
         T part[length];
         Access<T, length, 1>::read(part, data[v], dtypes[v], first + i);
-#pragma unroll
         for (int j = 0; j < length; ++j) values[i + j] = part[j];
       }
     }
