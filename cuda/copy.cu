@@ -162,9 +162,9 @@ void fill_with(const View& out, Scalar first, Scalar step) {
   }
 }
 
-void fill(const View& out, Scalar value) { fill_with(out, value, 0); }
-
 }  // namespace
+
+void fill(const View& out, Scalar value) { fill_with(out, value, 0); }
 
 void copy(const View& out, const View& in) {
   if (out.numel() == 0) return;

@@ -1,7 +1,4 @@
 // The CUDA backend makes itself known to the library.
-#include <algorithm>
-#include <cstring>
-
 #include "cuda/allocator.h"
 #include "cuda/check.h"
 #include "cuda/context.h"
@@ -45,6 +42,12 @@ const Backend* make_backend() {
   add_pointwise(table);
   add_copy(table);
   add_random(table);
+  add_reduce(table);
+  add_softmax(table);
+  add_matmul(table);
+  add_conv(table);
+  add_batch_norm(table);
+  add_layer_norm(table);
   return &backend;
 }
 
