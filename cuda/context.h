@@ -5,9 +5,37 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include <array>
 #include <cstddef>
+#include <string>
+#include <utility>
 
 namespace mezzo::cuda {
+
+/// The CUDA devices of this machine; with none, `absence` says why. Looked for once.
+struct Devices {
+  int count = 0;
+  std::string absence;
+};
+const Devices& devices();
+
+/// Page-locked memory through which a thread's copies between CPU and device go: only from there are they
+/// asynchronous and at full speed. Two halves, so that one is filled while the other is on its way.
+class Staging {
+ public:
+  static constexpr size_t kBytes = size_t{2} << 20;  ///< of one half: some 0.1 ms of a bus
+
+  ~Staging();
+  /// A half that no copy uses any more.
+  void* next();
+  /// The half that `next` gave last is used by work on `stream` that has been asked for by now.
+  void used_by(cudaStream_t stream);
+
+ private:
+  std::array<void*, 2> halves_{};
+  std::array<cudaEvent_t, 2> events_{};
+  size_t current_ = 0;
+};
 
 /// A thread's side of one device. Handles are made at their first use and not shared between threads.
 class Context {
@@ -21,16 +49,19 @@ class Context {
   /// The stream that kernels of this thread go to: the device's main one, which all threads share, so that
   /// tensors can pass between them as they do on a CPU; or that of the innermost StreamGuard.
   cudaStream_t stream();
-  void set_stream(cudaStream_t stream) { stream_ = stream; }
+  /// Null stands for the main one. Returns what was set before.
+  cudaStream_t exchange_stream(cudaStream_t stream) { return std::exchange(stream_, stream); }
   /// Bound to the stream.
   cublasHandle_t blas();
   cudnnHandle_t dnn();
+  Staging& staging() { return staging_; }
 
  private:
   int device_;
   cudaStream_t stream_ = nullptr;
   cublasHandle_t blas_ = nullptr;
   cudnnHandle_t dnn_ = nullptr;
+  Staging staging_;
   void* workspace_ = nullptr;                                  ///< cuBLAS's
   cudaStream_t blas_stream_ = nullptr, dnn_stream_ = nullptr;  ///< that the handles are bound to
 };
@@ -39,6 +70,8 @@ class Context {
 Context& context();
 /// Makes `device` the one that the calling thread works on.
 void select(int device);
+/// The stream of a device that all threads share.
+cudaStream_t main_stream(int device);
 
 /// Puts another stream under the calling thread's kernels while it lives.
 class StreamGuard {
@@ -69,6 +102,7 @@ class Scratch {
   }
 
  private:
+  int device_;
   void* data_;
 };
 

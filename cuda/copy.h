@@ -1,12 +1,13 @@
-// Copying and filling views of device memory.
+// Copies on a device, for the backend's own files.
 #pragma once
 
 #include "tensor/kernels.h"
 
 namespace mezzo::cuda {
 
-/// As in the table of kernels.
+/// Kernels::copy: out = in, of one shape, converted to out's dtype.
 void copy(const View& out, const View& in);
+/// Kernels::fill.
 void fill(const View& out, Scalar value);
 
 }  // namespace mezzo::cuda

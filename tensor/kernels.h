@@ -29,6 +29,7 @@ struct View {
   void* data = nullptr;
   DType dtype = DType::float32;
   Shape shape, strides;
+  bool on_host = false;  ///< one number in the CPU's memory, for kernels of a device with memory of its own
 
   bool given() const { return data != nullptr; }
   int64_t numel() const { return shape.numel(); }
@@ -261,7 +262,8 @@ struct Kernels {
                        const ScaleRule& rule) = nullptr;
 };
 
-/// The table of a device. Throws Error if the device is not part of this build or not on this machine.
+/// The table of a device, which becomes the one that the calling thread works on. Throws Error if the device
+/// is not part of this build or not on this machine.
 const Kernels& kernels(const Device& device);
 
 /// Fillers of the tables, called once each.

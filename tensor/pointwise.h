@@ -4,10 +4,10 @@
 // every device and dtype, the gradient, the second gradient and the tests are made from that
 // (pointwise_traits.h).
 //
-// Formulas are constexpr so that CUDA kernels may call them (nvcc's --expt-relaxed-constexpr): no second copy.
-// T is float, double, a CPU vector of either, a Dual (a value with its derivative) or an integer type, so
-// formulas use T's operators, the functions named in `using` here, and select(condition, a, b) where a scalar
-// would use ?:.
+// Formulas are constexpr so that CUDA kernels may call them (nvcc's --expt-relaxed-constexpr): no second
+// copy. T is float, double, a CPU vector of either, a Dual (a value with its derivative) or an integer type,
+// so formulas use T's operators, the functions named in `using` here, and select(condition, a, b) where a
+// scalar would use ?:.
 #pragma once
 
 #include <cmath>

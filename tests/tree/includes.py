@@ -15,9 +15,9 @@ KNOWS = {
 }
 # Where an outside library may be included. What is not listed is the standard library's.
 OUTSIDE = {
-    r"Eigen/|unsupported/Eigen/|omp\.h": "tensor/cpu/",
+    r"Eigen/|unsupported/Eigen/|omp\.h": "tensor/cpu/ tests/emulator/",  # the emulator's cuBLAS
     r"dnnl|oneapi/|\w+intrin\.h": "tensor/cpu/ bench/",  # what a product can reach at most is measured by them
-    r"cuda|cudnn|cublas|curand": "cuda/",
+    r"cuda|cudnn|cublas|curand": "cuda/ tests/cuda/ tests/emulator/",
     r"doctest/": "tests/",
     r"nlohmann/": "tensor/io/ examples/ bench/ tests/",
     r"CLI/|png\.h": "examples/ bench/ tests/",

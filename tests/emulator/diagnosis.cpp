@@ -1,0 +1,153 @@
+#include "tests/emulator/diagnosis.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "tests/emulator/block.h"
+#include "tests/emulator/memory.h"
+#include "tests/emulator/sanitizers.h"
+#include "tests/emulator/settings.h"
+
+namespace emulator {
+
+namespace {
+
+/// The program or library around an address, and the address as its file has it.
+struct Place {
+  std::string file;
+  std::uintptr_t address = 0;
+
+  explicit Place(const void* code) {
+    Dl_info module{}, own{};
+    if (!dladdr(code, &module) || !dladdr(reinterpret_cast<const void*>(&print), &own)) return;
+    file = module.dli_fname;
+    if (module.dli_fbase == own.dli_fbase) {  // the program, whose name may be relative
+      std::array<char, 4096> path{};
+      if (readlink("/proc/self/exe", path.data(), path.size() - 1) > 0) file = path.data();
+    }
+    address = reinterpret_cast<std::uintptr_t>(code);
+    const auto* const header = static_cast<const Elf64_Ehdr*>(module.dli_fbase);
+    if (header->e_type == ET_DYN) address -= reinterpret_cast<std::uintptr_t>(module.dli_fbase);
+  }
+};
+
+/// The first line that addr2line prints about an address.
+std::string addr2line(const char* options, const void* code) {
+  const Place place(code);
+  std::array<char, 4500> command{};
+  std::array<char, 2048> line{"?"};
+  std::snprintf(command.data(), command.size(), "addr2line %s -e '%s' 0x%zx", options, place.file.c_str(),
+                static_cast<std::size_t>(place.address));
+  if (FILE* const output = popen(command.data(), "r")) {
+    if (!std::fgets(line.data(), static_cast<int>(line.size()), output)) line = {"?"};
+    pclose(output);
+  }
+  line[std::strcspn(line.data(), "\n")] = 0;
+  return line.data();
+}
+
+std::string text(const uint3& index) {
+  return "(" + std::to_string(index.x) + "," + std::to_string(index.y) + "," + std::to_string(index.z) + ")";
+}
+
+struct sigaction former_action;
+
+std::string explain(const siginfo_t& info) {
+  const auto* const address = static_cast<const char*>(info.si_addr);
+  const auto number = reinterpret_cast<std::uintptr_t>(address);
+  char pointer[32];
+  std::snprintf(pointer, sizeof pointer, "%p", info.si_addr);
+  const Block& block = Block::of_this_thread();
+  const int device = device_of(address);
+  if (!block.launch()) {
+    if (device == kNoDevice) return std::string("invalid access to ") + pointer;
+    return std::string("host code dereferenced the device pointer ") + pointer;
+  }
+  std::string message = "cudaErrorIllegalAddress: ";
+  if (info.si_code == SI_KERNEL) {  // the processor says no address then
+    message += "a misaligned vector access or a wild pointer";
+  } else if (device != kNoDevice && device != block.launch()->device) {
+    message += "access to memory of device " + std::to_string(device) + " by a kernel on device " +
+               std::to_string(block.launch()->device);
+  } else if (number < current.stack.low && current.stack.low - number <= 4096) {
+    message += "the kernel needs more stack than the emulator has";
+  } else {
+    message += std::string("invalid access to ") + pointer;
+  }
+  return message + running_thread();
+}
+
+void on_bad_access(int signal_number, siginfo_t* info, void* context) {
+  print(explain(*info));
+  if ((former_action.sa_flags & SA_SIGINFO) && former_action.sa_sigaction) {
+    former_action.sa_sigaction(signal_number, info, context);  // a sanitizer's report with stack traces
+    return;
+  }
+  std::array<void*, 32> frames;
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  backtrace_symbols_fd(frames.data(), count, STDERR_FILENO);
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+void note_at_death() {
+  const std::string where = running_thread();
+  if (!where.empty()) print("that happened in" + where);
+}
+
+/// Before main: a test may follow a device pointer without having called the runtime in a way that would do
+/// it.
+struct Handlers {
+  Handlers() {
+    use_signal_stack();
+    struct sigaction action {};
+    action.sa_sigaction = on_bad_access;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &action, &former_action);
+    sanitizers::at_death(note_at_death);
+  }
+} handlers;
+
+}  // namespace
+
+void use_signal_stack() {
+  constexpr std::size_t kBytes = 64 << 10;
+  stack_t present{};
+  sigaltstack(nullptr, &present);
+  if (!(present.ss_flags & SS_DISABLE)) return;
+  stack_t stack{};
+  stack.ss_sp = new char[kBytes];  // as long as the thread; there are few
+  stack.ss_size = kBytes;
+  sigaltstack(&stack, nullptr);
+}
+
+std::string to_string(const Location& at) { return std::string(at.file) + ":" + std::to_string(at.line); }
+
+std::string function_name(const void* function) { return addr2line("-Cf", function); }
+
+std::string source_line(const void* return_address) {
+  const std::string line = addr2line("", static_cast<const char*>(return_address) - 1);
+  return line.substr(0, line.find(" ("));  // " (discriminator 3)"
+}
+
+std::string running_thread() {
+  const Launch* const launch = Block::of_this_thread().launch();
+  if (!launch) return "";
+  return " [kernel " + function_name(launch->kernel.function) + ", block " + text(blockIdx) + ", thread " +
+         text(threadIdx) + "]";
+}
+
+void print(const std::string& message) {
+  const std::string line = "CUDA emulator: " + message + "\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace emulator
