@@ -52,10 +52,15 @@ const Backend* make_backend() {
   add_random(table);
   add_reduce(table);
   add_softmax(table);
+  add_indexing(table);
   add_matmul(table);
   add_conv(table);
+  add_attention(table);
+  add_pool(table);
   add_batch_norm(table);
   add_layer_norm(table);
+  add_conv1x1(table);
+  add_optimizers(table);
   return &backend;
 }
 
