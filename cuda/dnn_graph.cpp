@@ -21,6 +21,13 @@ Descriptor&& Descriptor::finalize() {
   return std::move(*this);
 }
 
+Descriptor& Descriptor::set(cudnnBackendAttributeName_t name,
+                            std::initializer_list<const Descriptor*> others) {
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (const Descriptor* other : others) raw.push_back(other->raw_);
+  return set_values(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(raw.size()), raw.data());
+}
+
 Descriptor& Descriptor::set_values(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                                    int64_t count, const void* values) {
   check(cudnnBackendSetAttribute(raw_, name, type, count, values), "setting an attribute of a descriptor");
@@ -75,7 +82,7 @@ struct Engine {
   explicit Engine(const Descriptor& configuration) {
     const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendDescriptor_t raw = engine.raw();
-    configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, &raw, 1);
+    if (configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, &raw, 1) == 0) return;
     engine.get(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, &number, 1);
     read_notes<cudnnBackendNumericalNote_t>(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                             CUDNN_TYPE_NUMERICAL_NOTE, numerical);
@@ -105,54 +112,50 @@ struct Engine {
   }
 };
 
-/// Configurations of engines for the graph, what cuDNN expects to be fastest in front.
-std::vector<Descriptor> configurations(const Descriptor& graph, const Descriptor& device) {
-  std::vector<Descriptor> all;
-  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
-        .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode)
-        .set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
-    if (!heuristic.try_finalize()) continue;  // it knows no engine for the graph
-    const auto read = [&](cudnnBackendDescriptor_t* results, size_t most) {
-      return static_cast<size_t>(heuristic.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                               results, static_cast<int64_t>(most)));
-    };
-    const size_t before = all.size(), count = read(nullptr, 0);
-    std::vector<cudnnBackendDescriptor_t> raw;
-    while (raw.size() < count) raw.push_back(all.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).raw());
-    const size_t made = read(raw.data(), count);
-    while (all.size() > before + made) all.pop_back();
-  }
-  return all;
+/// What cuDNN proposes for a graph, the fastest in front as its heuristic has it.
+std::vector<Descriptor> proposals(const Descriptor& graph, const Descriptor& device,
+                                  cudnnBackendHeurMode_t mode) {
+  std::vector<Descriptor> configurations;
+  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+      .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode)
+      .set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
+  if (!heuristic.try_finalize()) return configurations;  // it knows no engine for the graph
+  const auto read = [&](cudnnBackendDescriptor_t* results, size_t most) {
+    return static_cast<size_t>(heuristic.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                             results, static_cast<int64_t>(most)));
+  };
+  std::vector<cudnnBackendDescriptor_t> raw(read(nullptr, 0));
+  for (cudnnBackendDescriptor_t& descriptor : raw)
+    descriptor = configurations.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).raw();
+  const size_t made = read(raw.data(), raw.size());
+  while (configurations.size() > made) configurations.pop_back();
+  return configurations;
 }
 
 }  // namespace
 
 std::optional<DnnPlan> DnnPlan::find(std::initializer_list<const Descriptor*> operations,
                                      const Descriptor& device, const EngineRules& rules) {
-  std::vector<cudnnBackendDescriptor_t> raw;
-  for (const Descriptor* operation : operations) raw.push_back(operation->raw());
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, std::span<const cudnnBackendDescriptor_t>(raw));
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations);
   if (!graph.try_finalize()) return std::nullopt;
-  const std::vector<Descriptor> candidates = configurations(graph, device);
-  for (const bool deterministic : {true, false}) {
-    for (const Descriptor& configuration : candidates) {
-      const Engine engine(configuration);
-      if (!engine.keeps(rules) || engine.is_deterministic() != deterministic) continue;
-      DnnPlan result;
-      result.plan_.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration)
-          .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
-      if (!result.plan_.try_finalize()) continue;
-      int64_t bytes = 0;
-      result.plan_.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, &bytes, 1);
-      result.workspace_size_ = static_cast<size_t>(bytes);
-      result.engine_ = engine.number;
-      result.deterministic_ = deterministic;
-      return result;
-    }
-  }
+  for (const bool deterministic : {true, false})
+    for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+      for (const Descriptor& configuration : proposals(graph, device, mode)) {
+        const Engine engine(configuration);
+        if (!engine.keeps(rules) || engine.is_deterministic() != deterministic) continue;
+        DnnPlan plan;
+        plan.plan_.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration)
+            .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+        if (!plan.plan_.try_finalize()) continue;
+        int64_t bytes = 0;
+        plan.plan_.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, &bytes, 1);
+        plan.workspace_size_ = static_cast<size_t>(bytes);
+        plan.engine_ = engine.number;
+        plan.deterministic_ = deterministic;
+        return plan;
+      }
   return std::nullopt;
 }
 

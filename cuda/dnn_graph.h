@@ -60,9 +60,8 @@ class Descriptor {
   Descriptor& set(cudnnBackendAttributeName_t name, std::span<const T> values) {
     return set_values(name, attribute_type<T>, static_cast<int64_t>(values.size()), values.data());
   }
-  Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& other) {
-    return set_values(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other.raw_);
-  }
+  Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& other) { return set(name, {&other}); }
+  Descriptor& set(cudnnBackendAttributeName_t name, std::initializer_list<const Descriptor*> others);
   /// Throws Error if cuDNN takes the attributes for wrong.
   Descriptor&& finalize();
   /// False if they are right but not supported, or not by this device.
