@@ -40,15 +40,16 @@ struct Scores {
   }
 };
 
-/// f(j) for a row's elements, in steps that all threads make together. f returns what to do once all have
-/// read theirs: 16-bit results lie where other threads' products were.
-template <class E, class F>
-__device__ void replace_row(int64_t keys, F&& f) {
+/// write(j, compute(j)) for a row's elements, in steps that all threads make together: 16-bit results lie
+/// where other threads' products were, which must have been read.
+template <class E, class F, class Write>
+__device__ void replace_row(int64_t keys, F&& compute, Write&& write) {
   for (int64_t first = 0; first < keys; first += blockDim.x) {
     const int64_t j = first + threadIdx.x;
-    const auto write = f(j < keys ? j : keys - 1);
+    decltype(compute(j)) result{};
+    if (j < keys) result = compute(j);
     if constexpr (is_16_bit<E>) __syncthreads();
-    if (j < keys) write();
+    if (j < keys) write(j, result);
   }
 }
 
@@ -74,10 +75,9 @@ __global__ void weigh_rows(Compute<E>* products, Walk<3> rows, Compute<E>* lse, 
     sum = block_sum(sum);
     const T factor = sum == 0 ? T(0) : 1 / sum;
     E* const weights = reinterpret_cast<E*>(values);
-    replace_row<E>(scores.keys, [&](int64_t j) {
-      const T weight = values[j] * factor;
-      return [=] { weights[j] = convert_to<E>(weight); };
-    });
+    replace_row<E>(
+        scores.keys, [&](int64_t j) { return values[j] * factor; },
+        [&](int64_t j, T weight) { weights[j] = convert_to<E>(weight); });
     if (threadIdx.x == 0) lse[place[1]] = largest + log(sum);
   }
 }
@@ -109,13 +109,16 @@ __global__ void weigh_grad_rows(GradOperands<E> in, Walk<5> rows, Scores<Compute
     const bool hidden = lse == -std::numeric_limits<T>::infinity();
     T *const products = in.products + place[kProducts], *const grads = in.grad_products + place[kProducts];
     E *const weights = reinterpret_cast<E*>(products), *const results = reinterpret_cast<E*>(grads);
-    replace_row<E>(scores.keys, [&](int64_t j) {
+    struct Result {
+      T weight, grad;
+    };
+    const auto compute = [&](int64_t j) {
       const T weight = hidden ? T(0) : exp(scores(products[j], row, j, place[kMask]) - lse);
-      const T grad = weight * (grads[j] - mean) * scores.scale;
-      return [=] {
-        weights[j] = convert_to<E>(weight);
-        results[j] = convert_to<E>(grad);
-      };
+      return Result{weight, weight * (grads[j] - mean) * scores.scale};
+    };
+    replace_row<E>(scores.keys, compute, [&](int64_t j, const Result& result) {
+      weights[j] = convert_to<E>(result.weight);
+      results[j] = convert_to<E>(result.grad);
     });
   }
 }
