@@ -16,14 +16,15 @@ template <class T>
 struct Scores {
   const void* mask;
   DType mask_dtype;
-  int64_t mask_step, queries, keys;
+  int64_t mask_step, first_query, queries, keys;
   T scale;
   bool is_causal;
 
-  explicit Scores(const AttentionOperands& in)
+  Scores(const AttentionOperands& in, int64_t first_query)
       : mask(in.mask.data),
         mask_dtype(in.mask.dtype),
         mask_step(in.mask.given() ? in.mask.strides[in.mask.strides.dim() - 1] : 0),
+        first_query(first_query),
         queries(in.query.shape[in.query.shape.dim() - 2]),
         keys(in.key.shape[in.key.shape.dim() - 2]),
         scale(static_cast<T>(in.scale)),
@@ -32,7 +33,7 @@ struct Scores {
   /// From the product; mask_row is where the query's mask begins.
   __device__ T operator()(T product, int64_t row, int64_t j, int64_t mask_row) const {
     constexpr T hidden = -std::numeric_limits<T>::infinity();
-    if (is_causal && j > row % queries) return hidden;
+    if (is_causal && j > first_query + row % queries) return hidden;
     if (mask == nullptr) return product * scale;
     const T value = load<T>(mask, mask_dtype, mask_row + j * mask_step);
     if (mask_dtype == DType::bool_) return value != 0 ? product * scale : hidden;
@@ -157,19 +158,19 @@ View weights_in(const View& products, DType dtype) {
   return result;
 }
 
-void weigh(const View& products, const View& lse, const AttentionOperands& in) {
+void weigh(const View& products, const View& lse, const AttentionOperands& in, int64_t first_query) {
   const View rows = rows_of(products), lse_rows = rows_of(lse), mask_rows = rows_of(in.mask);
   const Walk<3> walk({&rows, &lse_rows, &mask_rows});
   if (walk.count == 0) return;
   dispatch_floating(in.query.dtype, [&]<class E>(E) {
     using T = Compute<E>;
-    const Scores<T> scores(in);
+    const Scores<T> scores(in, first_query);
     launch(weigh_rows<E>, grid_of_rows(walk.count, scores.keys), products.as<T>(), walk, lse.as<T>(), scores);
   });
 }
 
 void weigh_grad(const View& products, const View& grad_products, const View& lse, const View& grad_out,
-                const View& out, const AttentionOperands& in) {
+                const View& out, const AttentionOperands& in, int64_t first_query) {
   const View rows = rows_of(products), lse_rows = rows_of(lse), mask_rows = rows_of(in.mask),
              grad_rows = rows_of(grad_out), out_rows = rows_of(out);
   const Walk<5> walk({&rows, &lse_rows, &mask_rows, &grad_rows, &out_rows});
@@ -177,7 +178,7 @@ void weigh_grad(const View& products, const View& grad_products, const View& lse
   const int last = out.shape.dim() - 1;
   dispatch_floating(in.query.dtype, [&]<class E>(E) {
     using T = Compute<E>;
-    const Scores<T> scores(in);
+    const Scores<T> scores(in, first_query);
     const GradOperands<E> operands{products.as<T>(),       grad_products.as<T>(), lse.as<T>(),
                                    grad_out.as<E>(),       out.as<E>(),           out.shape[last],
                                    grad_out.strides[last], out.strides[last]};
