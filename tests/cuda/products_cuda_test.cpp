@@ -229,10 +229,11 @@ TEST_CASE("linear on CUDA and its gradients: every dtype and layout") {
 
 TEST_CASE("linear on CUDA: the sum of many rows") {
   for (const DType dtype : {float32, bfloat16}) {
-    for (const int64_t columns : {int64_t{8}, int64_t{5}, int64_t{300}}) {
-      const int64_t rows = 1000;
+    for (const int64_t columns : {8, 5, 16, 300}) {
+      const int64_t rows = 1000, padded = columns == 16 ? 19 : columns;
       Operands operands(1);
-      Array grad_out(dtype, {rows, columns}), out(dtype, {rows, columns}), weight(dtype, {columns, 1});
+      Array grad_out(dtype, {rows, columns}, {padded, 1}), out(dtype, {rows, columns}),
+          weight(dtype, {columns, 1});
       operands.fill(grad_out);
       operands.fill(out);
       for (const bool relu : {false, true}) {
