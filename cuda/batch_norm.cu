@@ -41,7 +41,6 @@ __global__ void find_moments(Channels<1> input, Moments<typename A::T>* partial)
     input.template read<A>(x, 0, place);
     n += 1;
     const T share = 1 / n;
-#pragma unroll
     for (int i = 0; i < A::width; ++i) {
       const T delta = x[i] - mean[i];
       mean[i] += delta * share;
@@ -49,7 +48,6 @@ __global__ void find_moments(Channels<1> input, Moments<typename A::T>* partial)
     }
   });
   Moments<T> moments[A::width];
-#pragma unroll
   for (int i = 0; i < A::width; ++i) moments[i] = {n, mean[i], m2[i]};
   store_partial<A>(partial, input, moments);
 }
@@ -92,7 +90,6 @@ __global__ void normalise(Channels<3> views, Norm norm) {
     T values[A::width], residual[A::width] = {};
     views.template read<A>(values, kInput, place);
     if (views.given(kResidual)) views.template read<A>(residual, kResidual, place);
-#pragma unroll
     for (int i = 0; i < A::width; ++i) {
       const T y = normalised(values[i], i) + residual[i];
       values[i] = norm.relu && y < 0 ? 0 : y;  // NaN stays

@@ -19,7 +19,6 @@ struct NormNumbers {
   T mean[A::channels], scale[A::channels], bias[A::channels];
 
   __device__ NormNumbers(const Norm& norm, int64_t first_channel) {
-#pragma unroll
     for (int i = 0; i < A::channels; ++i) {
       const int64_t c = first_channel + i;
       mean[i] = norm.mean.get<T>(c, 0);

@@ -28,13 +28,10 @@ struct Passed {
       if (views.given(kOut)) {
         views.read<A>(out, kOut, place);
       } else {
-#pragma unroll
         for (int i = 0; i < A::width; ++i) out[i] = normalised(x[i], i);
       }
-#pragma unroll
       for (int i = 0; i < A::width; ++i) g[i] = out[i] > 0 ? g[i] : 0;
     }
-#pragma unroll
     for (int i = 0; i < A::width; ++i) centred[i] = x[i] - normalised.mean[A::channel(i)];
   }
 };
@@ -46,7 +43,6 @@ __global__ void add_up(Views views, Norm norm, GradientSums<typename A::T>* part
   GradientSums<T> sums[A::width] = {};
   views.for_rows([&](const auto& place) {
     const Passed<A> passed(views, place, normalised, norm.relu, true);
-#pragma unroll
     for (int i = 0; i < A::width; ++i) sums[i].merge({passed.g[i], passed.g[i] * passed.centred[i]});
   });
   store_partial<A>(partial, views, sums);
@@ -76,7 +72,6 @@ __global__ void pass_on(Views views, Norm norm, const GradientSums<typename A::T
   T base[A::channels] = {}, slope[A::channels] = {};
   if (totals) {
     const T n = static_cast<T>(views.per_channel);
-#pragma unroll
     for (int i = 0; i < A::channels; ++i) {
       base[i] = totals[first + i].g / n;
       slope[i] = totals[first + i].products / n * norm.invstd.get<T>(first + i, 1);
@@ -87,7 +82,6 @@ __global__ void pass_on(Views views, Norm norm, const GradientSums<typename A::T
     if (views.given(kGradResidual)) views.template write<A>(passed.g, kGradResidual, place);
     if (!views.given(kGradInput)) return;
     T grad_input[A::width];
-#pragma unroll
     for (int i = 0; i < A::width; ++i) {
       const int c = A::channel(i);
       const T through_statistics = totals ? base[c] + passed.centred[i] * slope[c] : 0;

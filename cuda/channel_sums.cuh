@@ -23,12 +23,10 @@ template <int count, class Sum>
 __device__ void merge_down(Sum (&sums)[count]) {
   SHARED(Sum, all, [count][256]);
   const unsigned me = threadIdx.y * blockDim.x + threadIdx.x;
-#pragma unroll
   for (int i = 0; i < count; ++i) all[i][me] = sums[i];
   for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
     __syncthreads();
     if (threadIdx.y >= half) continue;
-#pragma unroll
     for (int i = 0; i < count; ++i) {
       sums[i].merge(all[i][me + half * blockDim.x]);
       all[i][me] = sums[i];
@@ -40,7 +38,6 @@ __device__ void merge_down(Sum (&sums)[count]) {
 template <class A, int n, class Sum>
 __device__ void store_partial(Sum* partial, const Channels<n>& views, Sum (&sums)[A::width]) {
   Sum merged[A::channels];
-#pragma unroll
   for (int i = 0; i < A::width; ++i) {
     if (i < A::channels)
       merged[i] = sums[i];
@@ -50,7 +47,6 @@ __device__ void store_partial(Sum* partial, const Channels<n>& views, Sum (&sums
   merge_down(merged);
   if (threadIdx.y != 0 || views.column() >= views.columns) return;
   const int64_t first = blockIdx.y * views.channels + views.template first_channel<A>();
-#pragma unroll
   for (int i = 0; i < A::channels; ++i) partial[first + i] = merged[i];
 }
 

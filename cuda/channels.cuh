@@ -7,8 +7,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "cuda/element.cuh"
-#include "cuda/loop.cuh"
+#include "cuda/access.cuh"
 
 namespace mezzo::cuda {
 
@@ -27,36 +26,6 @@ struct PerChannel {
   template <class T>
   __device__ void set(int64_t c, T value) const {
     if (data) store(data, dtype, c * stride, value);
-  }
-};
-
-/// What a thread reads at once: a pack of `width` elements E that belong to `channels` neighbouring channels
-/// or to one; with width 1, an element of any dtype.
-template <class E, int width_, int channels_>
-struct Access {
-  using T = Compute<E>;
-  static constexpr int width = width_, channels = channels_;
-  /// Which of the channels element i of a pack belongs to.
-  static constexpr __device__ int channel(int i) { return channels == 1 ? 0 : i; }
-
-  static __device__ void read(T (&values)[width], const void* data, DType dtype, int64_t place) {
-    if constexpr (width == 1) {
-      values[0] = load<T>(data, dtype, place);
-    } else {
-      const auto pack = *reinterpret_cast<const Pack<E>*>(static_cast<const E*>(data) + place);
-#pragma unroll
-      for (int i = 0; i < width; ++i) values[i] = convert_to<T>(pack.elements[i]);
-    }
-  }
-  static __device__ void write(const T (&values)[width], void* data, DType dtype, int64_t place) {
-    if constexpr (width == 1) {
-      store(data, dtype, place, values[0]);
-    } else {
-      Pack<E> pack;
-#pragma unroll
-      for (int i = 0; i < width; ++i) pack.elements[i] = convert_to<E>(values[i]);
-      *reinterpret_cast<Pack<E>*>(static_cast<E*>(data) + place) = pack;
-    }
   }
 };
 
@@ -84,7 +53,7 @@ struct Channels {
     }
     per_channel = rows.count;
     abreast = channels > 1 && (rows.count <= 1 || steps[0] < rows.strides[rows.dims - 1][0]);
-    const int64_t width = 16 / static_cast<int64_t>(size_of(dtypes[0]));
+    const int width = pack_size(dtypes[0]);
     packed = can_pack(width);
     if (packed) pack(width);
   }
@@ -106,12 +75,8 @@ struct Channels {
   /// f(Access) for the way that these views can be read.
   template <class F>
   void with_access(F&& f) const {
-    if (!packed) return dtypes[0] == float64 ? f(Access<double, 1, 1>()) : f(Access<float, 1, 1>());
-    dispatch(dtypes[0], [&]<class E>(E) {
-      constexpr int width = Pack<E>::size;
-      if constexpr (is_floating(dtype_of<E>))
-        abreast ? f(Access<E, width, width>()) : f(Access<E, width, 1>());
-    });
+    if (!packed) return with_elements(dtypes[0], f);
+    abreast ? with_packs<true>(dtypes[0], f) : with_packs<false>(dtypes[0], f);
   }
 
   __device__ bool given(int v) const { return data[v] != nullptr; }
@@ -129,7 +94,6 @@ struct Channels {
     for (int64_t row = int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows.count; row += step) {
       int64_t place[n];
       rows.places(row, place);
-#pragma unroll
       for (int v = 0; v < n; ++v) place[v] += column() * steps[v];
       f(place);
     }
@@ -156,27 +120,20 @@ struct Channels {
   }
 
   /// Whether all views are of one dtype and lie in whole, aligned packs.
-  bool can_pack(int64_t width) const {
-    const int inner = rows.dims - 1;
-    bool fits = columns > 0 && (abreast ? channels : rows.sizes[inner]) % width == 0;
+  bool can_pack(int width) const {
+    bool fits = columns > 0 && (!abreast || channels % width == 0);
     for (int v = 0; v < n; ++v) {
       if (data[v] == nullptr) continue;
       fits &= dtypes[v] == dtypes[0] && is_aligned(data[v]);
-      fits &= (abreast ? steps[v] : rows.strides[inner][v]) == 1;
-      fits &= abreast || steps[v] % width == 0;
-      for (int d = 0; d < (abreast ? rows.dims : inner); ++d) fits &= rows.strides[d][v] % width == 0;
+      fits &= abreast ? steps[v] == 1 && starts_runs(rows, v, width)
+                      : steps[v] % width == 0 && has_runs(rows, v, width);
     }
     return fits;
   }
-  void pack(int64_t width) {
-    if (abreast) {
-      columns /= width;
-      for (int64_t& step : steps) step *= width;
-    } else {
-      rows.count /= width;
-      rows.sizes[rows.dims - 1] /= width;
-      for (int64_t& stride : rows.strides[rows.dims - 1]) stride *= width;
-    }
+  void pack(int width) {
+    if (!abreast) return walk_runs(rows, width);
+    columns /= width;
+    for (int64_t& step : steps) step *= width;
   }
 };
 

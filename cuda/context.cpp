@@ -7,6 +7,7 @@
 
 #include "cuda/allocator.h"
 #include "cuda/check.h"
+#include "tensor/error.h"
 
 namespace mezzo::cuda {
 
@@ -23,6 +24,19 @@ size_t blas_workspace_bytes(int device) {
   return size_t{major >= 9 ? 32u : 4u} << 20;
 }
 
+std::string version(int number) { return text(number / 1000, '.', number % 1000 / 10); }
+
+/// What `status`, of the search for devices, means. Without any driver CUDA speaks of one that is too old.
+std::string why_none(cudaError_t status) {
+  if (status == cudaSuccess || status == cudaErrorNoDevice) return "the driver finds none";
+  if (status != cudaErrorInsufficientDriver) return cudaGetErrorString(status);
+  int driver = 0, runtime = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  static_cast<void>(cudaRuntimeGetVersion(&runtime));
+  if (driver == 0) return "no NVIDIA driver is installed";
+  return text("the driver is for CUDA ", version(driver), ", and this build needs ", version(runtime));
+}
+
 }  // namespace
 
 const Devices& devices() {
@@ -32,7 +46,7 @@ const Devices& devices() {
     if (status == cudaSuccess && result.count > 0) return result;
     static_cast<void>(cudaGetLastError());
     result.count = 0;
-    result.absence = status == cudaSuccess ? "none is found" : cudaGetErrorString(status);
+    result.absence = why_none(status);
     return result;
   }();
   return found;

@@ -80,8 +80,9 @@ View batches_of(const View& view) {
 void multiply(const View& out, const View& a, const View& b, const std::array<int64_t, 3>& offsets,
               int64_t count, const std::array<int64_t, 3>& steps, bool add) {
   const Argument y(out), left(a), right(b);
-  const cudaDataType_t type = blas_dtype(out.dtype);
-  const auto size = static_cast<int64_t>(size_of(out.dtype));
+  const cudaDataType_t type = blas_dtype(a.dtype), out_type = blas_dtype(out.dtype);
+  const auto size = static_cast<int64_t>(size_of(a.dtype)),
+             out_size = static_cast<int64_t>(size_of(out.dtype));
   const double alpha = 1, beta = add ? 1 : 0;
   const float alpha32 = 1, beta32 = add ? 1 : 0;
   const bool wide = out.dtype == DType::float64;  // the type of the factors too
@@ -89,8 +90,8 @@ void multiply(const View& out, const View& a, const View& b, const std::array<in
             context().blas(), right.operation, left.operation, size_at(out, 1), size_at(out, 2),
             size_at(a, 1), wide ? static_cast<const void*>(&alpha) : &alpha32, right.data + offsets[2] * size,
             type, right.leading, steps[2], left.data + offsets[1] * size, type, left.leading, steps[1],
-            wide ? static_cast<const void*>(&beta) : &beta32, y.data + offsets[0] * size, type, y.leading,
-            steps[0], count, blas_compute(out.dtype), CUBLAS_GEMM_DEFAULT),
+            wide ? static_cast<const void*>(&beta) : &beta32, y.data + offsets[0] * out_size, out_type,
+            y.leading, steps[0], count, blas_compute(a.dtype), CUBLAS_GEMM_DEFAULT),
         "a matrix product");
 }
 

@@ -25,14 +25,12 @@ __global__ void normalise(Rows<2, 2> views, typename A::T eps) {
     views.for_packs<A>([&](int64_t, const auto& place) {
       T x[A::width];
       views.read<A>(x, kInput, row[kInput] + place[kInput]);
-#pragma unroll
       for (int i = 0; i < A::width; ++i) sum += x[i];
     });
     const T mean = block_sum(sum) / n;
     views.for_packs<A>([&](int64_t, const auto& place) {
       T x[A::width];
       views.read<A>(x, kInput, row[kInput] + place[kInput]);
-#pragma unroll
       for (int i = 0; i < A::width; ++i) squares += (x[i] - mean) * (x[i] - mean);
     });
     const T rstd = 1 / sqrt(block_sum(squares) / n + eps);
@@ -41,7 +39,6 @@ __global__ void normalise(Rows<2, 2> views, typename A::T eps) {
       views.read<A>(x, kInput, row[kInput] + place[kInput]);
       views.read_parameters<A>(weight, kWeight, place, 1);
       views.read_parameters<A>(bias, kBias, place, 0);
-#pragma unroll
       for (int i = 0; i < A::width; ++i) x[i] = (x[i] - mean) * rstd * weight[i] + bias[i];
       views.write<A>(x, kOut, row[kOut] + place[kOut]);
     });
@@ -103,7 +100,6 @@ __global__ void find_gradients(GradViews views, GradientSums<typename A::T>* par
       views.read<A>(x, kX, row[kX] + place[kX]);
       views.read<A>(g, kG, row[kG] + place[kG]);
       views.read_parameters<A>(weight, kGWeight, place, 1);
-#pragma unroll
       for (int i = 0; i < A::width; ++i) {
         const T xhat = (x[i] - mean) * rstd, u = g[i] * weight[i];
         of_row.merge({u, u * xhat});
@@ -117,7 +113,6 @@ __global__ void find_gradients(GradViews views, GradientSums<typename A::T>* par
       views.read<A>(x, kX, row[kX] + place[kX]);
       views.read<A>(g, kG, row[kG] + place[kG]);
       views.read_parameters<A>(weight, kGWeight, place, 1);
-#pragma unroll
       for (int i = 0; i < A::width; ++i)
         x[i] = rstd * (g[i] * weight[i] - base - (x[i] - mean) * rstd * slope);
       views.write<A>(x, kGradInput, row[kGradInput] + place[kGradInput]);

@@ -20,6 +20,13 @@ void synchronize(int index) {
   check(cudaDeviceSynchronize(), "the work of the device");
 }
 
+int capability(int index) {
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index), "asking for the device");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index), "asking for the device");
+  return 10 * major + minor;
+}
+
 void empty_cache(int index) {
   select(index);
   allocator(index).empty();
@@ -33,6 +40,7 @@ const Backend* make_backend() {
   backend.allocate = &allocate;
   backend.release = [](void* data, int index) { allocator(index).release(data); };
   backend.copy = &copy_bytes;
+  backend.capability = &capability;
   backend.synchronize = &synchronize;
   backend.memory_stats = [](int index) { return allocator(index).stats(); };
   backend.reset_peak = [](int index) { allocator(index).reset_peak(); };
@@ -44,10 +52,15 @@ const Backend* make_backend() {
   add_random(table);
   add_reduce(table);
   add_softmax(table);
+  add_indexing(table);
   add_matmul(table);
   add_conv(table);
+  add_attention(table);
+  add_pool(table);
   add_batch_norm(table);
   add_layer_norm(table);
+  add_conv1x1(table);
+  add_optimizers(table);
   return &backend;
 }
 

@@ -6,8 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "cuda/element.cuh"
-#include "cuda/loop.cuh"
+#include "cuda/access.cuh"
 
 namespace mezzo::cuda {
 
@@ -42,14 +41,11 @@ struct Rows {
   /// f(Access) for the way that these views can be read.
   template <class F>
   void with_access(F&& f) const {
-    if (!packed) return dtypes[0] == float64 ? f(Access<double, 1, 1>()) : f(Access<float, 1, 1>());
-    dispatch(dtypes[0], [&]<class E>(E) {
-      if constexpr (is_floating(dtype_of<E>)) f(Access<E, Pack<E>::size, 1>());
-    });
+    packed ? with_packs<false>(dtypes[0], f) : with_elements(dtypes[0], f);
   }
   /// A thread for each pack of a row, up to 512.
   unsigned threads() const {
-    const int64_t width = packed ? 16 / static_cast<int64_t>(size_of(dtypes[0])) : 1;
+    const int64_t width = packed ? pack_size(dtypes[0]) : 1;
     const int64_t warps = (columns.count + width * kWarp - 1) / (width * kWarp);
     return kWarp * static_cast<unsigned>(std::clamp<int64_t>(warps, 1, 16));
   }
@@ -83,20 +79,12 @@ struct Rows {
   __device__ void read_parameters(typename A::T (&values)[A::width], int v,
                                   const int64_t (&place)[whole + per_column], typename A::T otherwise) const {
     using T = typename A::T;
-    const int64_t first = place[v - 2];
     if (!given(v)) {
       for (T& value : values) value = otherwise;
-    } else if (A::width == 1 || dtypes[v] != dtype_of<T>) {
-      read<A>(values, v, first);
+    } else if (A::width > 1 && dtypes[v] == dtype_of<T>) {
+      load_run<T>(values, data[v], dtypes[v], place[v - 2]);
     } else {
-      constexpr int length = A::width < Pack<T>::size ? A::width : Pack<T>::size;
-#pragma unroll
-      for (int i = 0; i < A::width; i += length) {
-        T part[length];
-        Access<T, length, 1>::read(part, data[v], dtypes[v], first + i);
-#pragma unroll
-        for (int j = 0; j < length; ++j) values[i + j] = part[j];
-      }
+      read<A>(values, v, place[v - 2]);
     }
   }
 
@@ -121,14 +109,14 @@ struct Rows {
     return Walk<whole + per_column>(pointers);
   }
   bool can_pack() const {
-    const int64_t width = 16 / static_cast<int64_t>(size_of(dtypes[0]));
-    bool fits = columns.dims == 1 && columns.count % width == 0;
+    const int width = pack_size(dtypes[0]);
+    bool fits = columns.dims == 1;
     for (int v = 0; v < count; ++v) {
       if (data[v] == nullptr || v == whole || v == whole + 1) continue;
-      const bool whole_view = v < whole;
-      fits &= dtypes[v] == dtypes[0] || (!whole_view && dtypes[v] == compute_type(dtypes[0]));
-      fits &= is_aligned(data[v]) && columns.strides[0][whole_view ? v : v - 2] == 1;
-      for (int d = 0; whole_view && d < rows.dims; ++d) fits &= rows.strides[d][v] % width == 0;
+      const bool parameter = v > whole;
+      fits &= dtypes[v] == dtypes[0] || (parameter && dtypes[v] == compute_type(dtypes[0]));
+      fits &= is_aligned(data[v]) && has_runs(columns, parameter ? v - 2 : v, width);
+      fits &= parameter || starts_runs(rows, v, width);
     }
     return fits;
   }

@@ -18,17 +18,19 @@ const Backend* cuda_backend() {
 
 void register_cuda(const Backend* (*make)()) { make_cuda = make; }
 
+std::string absence_of(const Device& device) {
+  if (in_host_memory(device)) return {};
+  const Backend* const found = cuda_backend();
+  if (!found) return "this build has no CUDA";
+  if (found->count == 0) return "there is no CUDA device: " + found->absence;
+  if (device.index < found->count) return {};
+  return text("the last CUDA device is ", to_string(Device(Device::Type::cuda, found->count - 1)));
+}
+
 const Backend& backend(const Device& device) {
   const Backend* const found = cuda_backend();
-  if (!found)
-    fail(to_string(device), "this build has no CUDA", {}, "devices of this build are cpu and reference");
-  if (found->count == 0)
-    fail(to_string(device), text("there is no CUDA device: ", found->absence), {},
-         "the devices cpu and reference are always there");
-  if (device.index >= found->count)
-    fail(to_string(device),
-         text("this machine has ", found->count, " CUDA device", found->count > 1 ? "s" : ""), {},
-         text("the last is ", to_string(Device(Device::Type::cuda, found->count - 1))));
+  if (!found || device.index >= found->count)
+    fail(to_string(device), absence_of(device), {}, "the devices cpu and reference are always there");
   return *found;
 }
 

@@ -26,6 +26,9 @@ struct Backend {
   /// returns.
   void (*copy)(void* to, const Device& to_device, const void* from, const Device& from_device,
                size_t bytes) = nullptr;
+  /// Ten times the major part of a device's compute capability, plus the minor one: 80 and above have
+  /// bfloat16.
+  int (*capability)(int index) = nullptr;
   /// Waits for the work of all threads on the device.
   void (*synchronize)(int index) = nullptr;
 
@@ -36,6 +39,9 @@ struct Backend {
 
 /// The backend makes itself known by calling this once, from the initialiser of a global.
 void register_cuda(const Backend* (*make)());
+
+/// Why tensors cannot be on `device`; empty if they can.
+std::string absence_of(const Device& device);
 
 /// The backend of `device`, which is there. Throws Error if this build has no CUDA, the machine no such
 /// device.

@@ -33,7 +33,7 @@ class Array {
   /// Element i, in row-major order, becomes value(i).
   template <class F>
   Array& fill(F&& value) {
-    for (int64_t i = 0; i < view_.numel(); ++i) reference::set(host(), i, value(i));
+    for (int64_t i = 0; i < view_.numel(); ++i) reference::set(host(), i, static_cast<double>(value(i)));
     return *this;
   }
   View host() const { return at(const_cast<std::byte*>(memory_.data())); }

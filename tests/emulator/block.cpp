@@ -1,6 +1,7 @@
 #include "tests/emulator/block.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -76,7 +77,9 @@ void Block::start(const Launch& launch, std::uint64_t number, const std::vector<
               static_cast<unsigned>(row / launch.grid.y)};
   blockDim = launch.block;
   gridDim = launch.grid;
+  static std::atomic<unsigned> runs{0};
   current.block = static_cast<unsigned>(number);
+  current.run = ++runs;
   const auto arguments = reinterpret_cast<std::uintptr_t>(launch.kernel.arguments.get());
   current.arguments = {arguments, arguments + launch.kernel.argument_bytes};
 }

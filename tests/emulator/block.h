@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <emulator/sync.h>
@@ -36,7 +37,7 @@ class Block {
   /// Ends the kernel with an error.
   [[noreturn]] void fail(cudaError_t code, const std::string& message);
 
-  SharedMemory& shared() { return shared_; }
+  const SharedMemory& shared() const { return shared_; }
   /// What runs, null between blocks.
   const Launch* launch() const { return launch_; }
 
@@ -82,6 +83,19 @@ class Block {
   int last_nonzero_ = 0, last_waiting_ = 0;  ///< of the barrier that was passed last
   std::vector<Warp> warps_;
   SharedMemory shared_;
+};
+
+/// While it lives the emulator's own code runs, which the checker is not to look at: it may use instrumented
+/// copies of inline functions, of which the linker keeps one for the whole program.
+class Unchecked {
+ public:
+  Unchecked() : launch_(std::exchange(current.launch, 0)) {}
+  ~Unchecked() { current.launch = launch_; }
+  Unchecked(const Unchecked&) = delete;
+  Unchecked& operator=(const Unchecked&) = delete;
+
+ private:
+  unsigned launch_;
 };
 
 }  // namespace emulator

@@ -6,10 +6,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "tests/emulator/block.h"
 #include "tests/emulator/memory.h"
@@ -39,19 +41,28 @@ struct Place {
   }
 };
 
-/// The first line that addr2line prints about an address.
-std::string addr2line(const char* options, const void* code) {
+/// The lines that addr2line prints about an address.
+std::vector<std::string> addr2line(const char* options, const void* code) {
   const Place place(code);
   std::array<char, 4500> command{};
-  std::array<char, 2048> line{"?"};
   std::snprintf(command.data(), command.size(), "addr2line %s -e '%s' 0x%zx", options, place.file.c_str(),
                 static_cast<std::size_t>(place.address));
+  std::vector<std::string> lines;
+  std::array<char, 2048> line{};
   if (FILE* const output = popen(command.data(), "r")) {
-    if (!std::fgets(line.data(), static_cast<int>(line.size()), output)) line = {"?"};
+    while (std::fgets(line.data(), static_cast<int>(line.size()), output)) {
+      line[std::strcspn(line.data(), "\n")] = 0;
+      lines.emplace_back(line.data());
+    }
     pclose(output);
   }
-  line[std::strcspn(line.data(), "\n")] = 0;
-  return line.data();
+  if (lines.empty()) lines.emplace_back("?");
+  return lines;
+}
+
+/// Whether a line belongs to what kernels call and not to a kernel.
+bool is_foreign(const std::string& line) {
+  return line.find("/include/emulator/") != std::string::npos || line.rfind("/usr/", 0) == 0;
 }
 
 std::string text(const uint3& index) {
@@ -85,6 +96,17 @@ std::string explain(const siginfo_t& info) {
   return message + running_thread();
 }
 
+/// The trap of a check that the compiler put before an access; the only one in kernels is for alignment.
+void on_trap(int signal_number, siginfo_t* info, void*) {
+  const std::string where = running_thread();
+  if (!where.empty()) {
+    print("cudaErrorMisalignedAddress: misaligned access at " +
+          source_line(static_cast<char*>(info->si_addr) + 1) + where);
+  }
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
 void on_bad_access(int signal_number, siginfo_t* info, void* context) {
   print(explain(*info));
   if ((former_action.sa_flags & SA_SIGINFO) && former_action.sa_sigaction) {
@@ -112,6 +134,8 @@ struct Handlers {
     action.sa_sigaction = on_bad_access;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigaction(SIGSEGV, &action, &former_action);
+    action.sa_sigaction = on_trap;
+    sigaction(SIGILL, &action, nullptr);
     sanitizers::at_death(note_at_death);
   }
 } handlers;
@@ -131,10 +155,13 @@ void use_signal_stack() {
 
 std::string to_string(const Location& at) { return std::string(at.file) + ":" + std::to_string(at.line); }
 
-std::string function_name(const void* function) { return addr2line("-Cf", function); }
+std::string function_name(const void* function) { return addr2line("-Cf", function).front(); }
 
 std::string source_line(const void* return_address) {
-  const std::string line = addr2line("", static_cast<const char*>(return_address) - 1);
+  // From the innermost inlined call outwards.
+  const auto lines = addr2line("-i", static_cast<const char*>(return_address) - 1);
+  const auto own = std::find_if_not(lines.begin(), lines.end(), is_foreign);
+  const std::string& line = own != lines.end() ? *own : lines.front();
   return line.substr(0, line.find(" ("));  // " (discriminator 3)"
 }
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
-#include <utility>
 
 #include "tests/emulator/block.h"
 #include "tests/emulator/diagnosis.h"
@@ -64,23 +63,6 @@ void run_grid(const Launch& launch) {
 }
 
 __attribute__((weak)) bool checker_linked = false;
-
-namespace {
-
-/// While it lives the emulator's own code runs, which the checker is not to look at: it may use instrumented
-/// copies of inline functions, of which the linker keeps one for the whole program.
-class Unchecked {
- public:
-  Unchecked() : launch_(std::exchange(current.launch, 0)) {}
-  ~Unchecked() { current.launch = launch_; }
-  Unchecked(const Unchecked&) = delete;
-  Unchecked& operator=(const Unchecked&) = delete;
-
- private:
-  unsigned launch_;
-};
-
-}  // namespace
 
 int barrier(int value, Reduction reduction, Location at) {
   const Unchecked scope;

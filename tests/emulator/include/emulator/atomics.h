@@ -1,4 +1,5 @@
-// Atomic operations of every type that CUDA has them for: compare-and-swap on the object's bits.
+// Atomic operations of every type that CUDA has them for: compare-and-swap on the object's bits. Always
+// inlined, so that the checker names the line of the kernel.
 #pragma once
 
 #include <bit>
@@ -14,7 +15,7 @@ using BitsOf = std::conditional_t<sizeof(T) == 2, std::uint16_t,
 
 /// Replaces *address by change(*address) and returns what was there. Relaxed, like CUDA's.
 template <class T, class Change>
-T atomic_update(T* address, Change change) {
+[[gnu::always_inline]] inline T atomic_update(T* address, Change change) {
   using Bits = BitsOf<T>;
   static_assert(sizeof(T) == sizeof(Bits));
   auto* const bits = reinterpret_cast<Bits*>(address);
@@ -30,50 +31,51 @@ T atomic_update(T* address, Change change) {
 }  // namespace emulator
 
 template <class T>
-T atomicAdd(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline T atomicAdd(T* address, std::type_identity_t<T> value) {
   return emulator::atomic_update(address, [&](T old) { return old + value; });
 }
 template <class T>
-T atomicSub(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline T atomicSub(T* address, std::type_identity_t<T> value) {
   return emulator::atomic_update(address, [&](T old) { return old - value; });
 }
 template <class T>
-T atomicMax(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline T atomicMax(T* address, std::type_identity_t<T> value) {
   return emulator::atomic_update(address, [&](T old) { return old < value ? value : old; });
 }
 template <class T>
-T atomicMin(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline T atomicMin(T* address, std::type_identity_t<T> value) {
   return emulator::atomic_update(address, [&](T old) { return value < old ? value : old; });
 }
 template <class T>
-T atomicExch(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline T atomicExch(T* address, std::type_identity_t<T> value) {
   return emulator::atomic_update(address, [&](T) { return value; });
 }
 template <class T>
-T atomicAnd(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline T atomicAnd(T* address, std::type_identity_t<T> value) {
   return emulator::atomic_update(address, [&](T old) { return old & value; });
 }
 template <class T>
-T atomicOr(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline T atomicOr(T* address, std::type_identity_t<T> value) {
   return emulator::atomic_update(address, [&](T old) { return old | value; });
 }
 template <class T>
-T atomicXor(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline T atomicXor(T* address, std::type_identity_t<T> value) {
   return emulator::atomic_update(address, [&](T old) { return old ^ value; });
 }
 /// Compares bits, so a NaN equals itself.
 template <class T>
-T atomicCAS(T* address, std::type_identity_t<T> expected, std::type_identity_t<T> desired) {
+[[gnu::always_inline]] inline T atomicCAS(T* address, std::type_identity_t<T> expected,
+                                          std::type_identity_t<T> desired) {
   using Bits = emulator::BitsOf<T>;
   Bits before = std::bit_cast<Bits>(expected);
   __atomic_compare_exchange_n(reinterpret_cast<Bits*>(address), &before, std::bit_cast<Bits>(desired), false,
                               __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return std::bit_cast<T>(before);
 }
-inline unsigned atomicInc(unsigned* address, unsigned limit) {
+[[gnu::always_inline]] inline unsigned atomicInc(unsigned* address, unsigned limit) {
   return emulator::atomic_update(address, [&](unsigned old) { return old >= limit ? 0u : old + 1u; });
 }
-inline unsigned atomicDec(unsigned* address, unsigned limit) {
+[[gnu::always_inline]] inline unsigned atomicDec(unsigned* address, unsigned limit) {
   return emulator::atomic_update(address,
                                  [&](unsigned old) { return old == 0 || old > limit ? limit : old - 1u; });
 }

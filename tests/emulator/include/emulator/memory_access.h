@@ -1,4 +1,5 @@
-// Loads and stores with a cache hint, and views of a value's bits.
+// Loads and stores with a cache hint, and views of a value's bits. The accesses are always inlined, so that
+// the checker names the line of the kernel.
 #pragma once
 
 #include <bit>
@@ -6,39 +7,39 @@
 #include <type_traits>
 
 template <class T>
-T __ldg(const T* address) {
+[[gnu::always_inline]] inline T __ldg(const T* address) {
   return *address;
 }
 template <class T>
-T __ldca(const T* address) {
+[[gnu::always_inline]] inline T __ldca(const T* address) {
   return *address;
 }
 template <class T>
-T __ldcg(const T* address) {
+[[gnu::always_inline]] inline T __ldcg(const T* address) {
   return *address;
 }
 template <class T>
-T __ldcs(const T* address) {
+[[gnu::always_inline]] inline T __ldcs(const T* address) {
   return *address;
 }
 template <class T>
-T __ldcv(const T* address) {
+[[gnu::always_inline]] inline T __ldcv(const T* address) {
   return *address;
 }
 template <class T>
-void __stcg(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline void __stcg(T* address, std::type_identity_t<T> value) {
   *address = value;
 }
 template <class T>
-void __stcs(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline void __stcs(T* address, std::type_identity_t<T> value) {
   *address = value;
 }
 template <class T>
-void __stwb(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline void __stwb(T* address, std::type_identity_t<T> value) {
   *address = value;
 }
 template <class T>
-void __stwt(T* address, std::type_identity_t<T> value) {
+[[gnu::always_inline]] inline void __stwt(T* address, std::type_identity_t<T> value) {
   *address = value;
 }
 

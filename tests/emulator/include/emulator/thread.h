@@ -25,6 +25,7 @@ struct ThreadState {
   unsigned thread = 0;                    ///< number within the block
   unsigned block = 0;                     ///< number within the grid
   unsigned launch = 0;                    ///< number of the launch; 0: the emulator's own code runs
+  unsigned run = 0;                       ///< counts blocks that were run in the program
   unsigned barriers = 0, warp_syncs = 0;  ///< that the thread has passed in this block
   Range stack, arguments;                 ///< memory that is the thread's own
 };
