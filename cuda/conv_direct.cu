@@ -55,17 +55,17 @@ struct Operands {
 
   __device__ int64_t group_out() const { return weight.sizes[0] / geometry.groups; }
   /// The row (axis 0) or column of the input that cell k of window o covers; outside it is padding.
-  __device__ int64_t covered(int64_t o, int64_t k, int axis) const {
+  __device__ int64_t covered(int64_t o, int64_t k, size_t axis) const {
     return o * geometry.stride[axis] - geometry.padding[axis] + k * geometry.dilation[axis];
   }
   __device__ bool inside(int64_t h, int64_t w) const {
     return h >= 0 && h < input.sizes[2] && w >= 0 && w < input.sizes[3];
   }
-  /// The window whose cell k covers row or column i, or -1 if there is none.
-  __device__ int64_t window(int64_t i, int64_t k, int axis) const {
+  /// The window whose cell k covers row or column i, or a negative number if there is none.
+  __device__ int64_t window(int64_t i, int64_t k, size_t axis) const {
     const int64_t from = i + geometry.padding[axis] - k * geometry.dilation[axis];
     const int64_t o = from / geometry.stride[axis];
-    return from >= 0 && from % geometry.stride[axis] == 0 && o < out.sizes[2 + axis] ? o : -1;
+    return from % geometry.stride[axis] == 0 && o < out.sizes[2 + axis] ? o : -1;
   }
 };
 

@@ -90,7 +90,7 @@ std::optional<DnnPlan> find_conv_plan(const ConvProblem& problem, const Descript
       .set(names.geometry, describe_geometry(problem.geometry, compute))
       .set(names.alpha, 1.0f)
       .set(names.beta, 0.0f);
-  if (!convolution.try_finalize()) return std::nullopt;
+  if (!convolution.is_supported()) return std::nullopt;
   const EngineRules rules{.tensor_cores = dtype != DType::float32 || problem.tf32};
   if (!problem.with_bias) return DnnPlan::find({&convolution}, device, rules);
   const Descriptor bias = tensor(conv_id::bias, {1, problem.out[1], 1, 1});

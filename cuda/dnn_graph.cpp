@@ -21,6 +21,13 @@ Descriptor&& Descriptor::finalize() {
   return std::move(*this);
 }
 
+bool Descriptor::is_supported() {
+  const cudnnStatus_t status = cudnnBackendFinalize(raw_);
+  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+  check(status, "finalizing a descriptor");
+  return true;
+}
+
 Descriptor& Descriptor::set(cudnnBackendAttributeName_t name,
                             std::initializer_list<const Descriptor*> others) {
   std::vector<cudnnBackendDescriptor_t> raw;
@@ -139,7 +146,7 @@ std::optional<DnnPlan> DnnPlan::find(std::initializer_list<const Descriptor*> op
                                      const Descriptor& device, const EngineRules& rules) {
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations);
-  if (!graph.try_finalize()) return std::nullopt;
+  if (!graph.is_supported()) return std::nullopt;
   for (const bool deterministic : {true, false})
     for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
       for (const Descriptor& configuration : proposals(graph, device, mode)) {

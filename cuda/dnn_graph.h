@@ -64,7 +64,9 @@ class Descriptor {
   Descriptor& set(cudnnBackendAttributeName_t name, std::initializer_list<const Descriptor*> others);
   /// Throws Error if cuDNN takes the attributes for wrong.
   Descriptor&& finalize();
-  /// False if they are right but not supported, or not by this device.
+  /// False if cuDNN does not support them; throws Error if they are wrong.
+  bool is_supported();
+  /// False if anything stands against it, on this device too.
   bool try_finalize() { return cudnnBackendFinalize(raw_) == CUDNN_STATUS_SUCCESS; }
 
   /// Reads at most `most` values of the attribute and returns how many it has; 0 if cuDNN knows none.

@@ -104,12 +104,14 @@ TEST_CASE("a plan asked for again is the same engine") {
   CHECK(engine() == engine());
 }
 
-TEST_CASE("what cuDNN cannot do has no plan, and is no error") {
-  // Eight dimensions of one are not what it cannot do: a kernel that is larger than the padded image.
-  ConvCase c{"", {1, 1, 2, 2}, {1, 1, 5, 5}, {}};
+TEST_CASE("what cuDNN does not have has no plan, what is wrong is an error") {
+  const ConvCase images{"more than it counts", {int64_t{1} << 33, 1, 1, 1}, {1, 1, 1, 1}, {}};
+  CHECK_FALSE(
+      find_conv_plan(problem_of(images, ConvPass::forward, float32, false, false, true), h200()).has_value());
+  const ConvCase c{"", {1, 1, 4, 4}, {1, 1, 3, 3}, {}};
   cuda::ConvProblem problem = problem_of(c, ConvPass::forward, float32, false, false, true);
-  problem.out = {1, 1, 1, 1};
-  CHECK_FALSE(find_conv_plan(problem, h200()).has_value());
+  problem.out = {1, 1, 3, 3};
+  CHECK_THROWS_AS(find_conv_plan(problem, h200()), Error);
 }
 
 }  // namespace mezzo
