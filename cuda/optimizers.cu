@@ -262,8 +262,6 @@ void sgd(std::span<const SgdTensors> parameters, const SgdArgs& args) {
 
 }  // namespace
 
-void add_loss_scaling(Kernels& table);  // loss_scaling.cu
-
 void add_optimizers(Kernels& table) {
   table.adam = adam;
   table.sgd = sgd;
