@@ -9,13 +9,6 @@
 namespace mezzo::cuda {
 namespace {
 
-/// A gradient whose elements are neighbours.
-struct Gradient {
-  void* data;
-  int64_t count;
-  DType dtype;
-};
-
 /// Whether g * factor is no finite number of type E.
 template <class E, class T>
 __device__ bool overflows(T product) {
@@ -25,7 +18,8 @@ __device__ bool overflows(T product) {
 
 /// Reads a chunk once, and writes it once if `write`. Whether a product is not finite.
 template <class E>
-__device__ bool unscale_chunk(const Gradient& gradient, const Chunk& chunk, float scale_inverse, bool write) {
+__device__ bool unscale_chunk(const FloatingTensor& gradient, const Chunk& chunk, float scale_inverse,
+                              bool write) {
   using T = Compute<E>;
   const T factor = static_cast<T>(scale_inverse);
   bool bad = false;
@@ -50,25 +44,13 @@ __device__ inline void report(bool bad, float* found_inf) {
 __device__ inline float inverse_of(const float* scale) { return scale == nullptr ? 1.0f : inverse(*scale); }
 
 __global__ void __launch_bounds__(kTableThreads)
-    unscale_all(const Table<Gradient> table, const float* scale, float* found_inf, bool write) {
+    unscale_all(const Table<FloatingTensor> table, const float* scale, float* found_inf, bool write) {
   const Chunk chunk = chunk_of_block(table);
-  const Gradient& gradient = table.items[chunk.item];
+  const FloatingTensor& gradient = table.items[chunk.item];
   const float factor = inverse_of(scale);
   write = write && factor != 1;
   bool bad = false;
-  switch (gradient.dtype) {
-    case DType::float64:
-      bad = unscale_chunk<double>(gradient, chunk, factor, write);
-      break;
-    case DType::float16:
-      bad = unscale_chunk<Half>(gradient, chunk, factor, write);
-      break;
-    case DType::bfloat16:
-      bad = unscale_chunk<BFloat16>(gradient, chunk, factor, write);
-      break;
-    default:
-      bad = unscale_chunk<float>(gradient, chunk, factor, write);
-  }
+  with_floating(gradient.dtype, [&]<class E>(E) { bad = unscale_chunk<E>(gradient, chunk, factor, write); });
   report(bad, found_inf);
 }
 
@@ -92,13 +74,13 @@ struct Launch {
   const float* scale;
   float* found_inf;
   bool write;
-  void operator()(const Table<Gradient>& table) const {
+  void operator()(const Table<FloatingTensor>& table) const {
     launch(unscale_all, table.grid(), table, scale, found_inf, write);
   }
 };
 
 void unscale(std::span<const View> grads, const View& scale, const View& found_inf, bool write) {
-  Batch<Gradient, Launch> batch({scale.as<float>(), found_inf.as<float>(), write});
+  Batch<FloatingTensor, Launch> batch({scale.as<float>(), found_inf.as<float>(), write});
   for (const View& grad : grads) {
     if (grad.numel() == 0) continue;
     const Walk<1> walk({&grad});

@@ -46,6 +46,28 @@ __device__ Chunk chunk_of_block(const Table<Item>& table) {
   return {low, begin, std::min(begin + table.kChunk, table.items[low].count)};
 }
 
+/// An Item for floating tensors of any dtypes, whose elements are neighbours.
+struct FloatingTensor {
+  void* data;
+  int64_t count;
+  DType dtype;
+};
+
+/// f(E{}) with the type of a floating dtype, in a kernel.
+template <class F>
+__device__ void with_floating(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::float64:
+      return f(double{});
+    case DType::float16:
+      return f(Half{});
+    case DType::bfloat16:
+      return f(BFloat16{});
+    default:
+      return f(float{});
+  }
+}
+
 /// f(i, constant) for the runs of `size` elements of a chunk that are the calling thread's, and then for the
 /// single elements at its end: `constant` holds how many there are at i.
 template <int size, class F>

@@ -66,6 +66,7 @@ const Backend* make_backend() {
   add_layer_norm(table);
   add_conv1x1(table);
   add_optimizers(table);
+  add_clip(table);
   return &backend;
 }
 

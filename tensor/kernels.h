@@ -263,6 +263,14 @@ struct Kernels {
   /// never back to 0. scale and found_inf are 0-d float32; a scale that is not given stands for 1.
   void (*unscale)(std::span<const View> grads, const View& scale, const View& found_inf,
                   bool write) = nullptr;
+  /// total = the p-norm of all elements x of `tensors` (floating, of any dtypes) as one vector: (sum of
+  /// |x|^p)^(1 / p), or the largest |x| for p = infinity; p > 0. Rounded to the dtype of total (0-d,
+  /// floating).
+  void (*norm)(const View& total, std::span<const View> tensors, double p) = nullptr;
+  /// x * factor in the place of the elements x of `tensors`, where factor = max_norm / (total + 1e-6) is less
+  /// than 1 or NaN.
+  void (*clip)(std::span<const View> tensors, const View& total, double max_norm) = nullptr;
+
   /// {scale, tracker} (0-d float32 and int32) = next({scale, tracker}, found_inf != 0, rule)
   void (*update_scale)(const View& scale, const View& tracker, const View& found_inf,
                        const ScaleRule& rule) = nullptr;
