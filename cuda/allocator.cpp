@@ -113,7 +113,9 @@ void Allocator::release(void* data) noexcept {
   Block* const block = found->second;
   live_.erase(found);
   stats_.live -= block->size;
-  if (block->used_by.empty())
+  if (capturing_ && block->pool == &main_)
+    pools_.at(last_pool_).held.push_back(block);
+  else if (block->used_by.empty())
     put_back(block);
   else
     await_streams(block);
@@ -220,6 +222,7 @@ void Allocator::empty() {
 
 void Allocator::begin_capture(cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
+  if (capturing_) fail("cuda::Graph", "another thread is capturing a graph on this device");
   finish_pending(false);
   capturing_ = stream;
   pools_[++last_pool_];
@@ -236,6 +239,8 @@ void Allocator::drop_pool(int number) {
   Pool& pool = pools_.at(number);
   pool.dropped = true;
   give_back(pool);
+  for (Block* block : pool.held) put_back(block);
+  pool.held.clear();
 }
 
 Allocator& allocator(int device) {

@@ -43,6 +43,7 @@ class Allocator {
   /// Ends that and returns the pool's number.
   int end_capture();
   /// The graph is gone: the pool's free segments go back to the device, and others when they become free.
+  /// Memory that was released while it was captured, and that it may have recorded uses of, is free now.
   void drop_pool(int number);
 
  private:
@@ -68,6 +69,7 @@ class Allocator {
   struct Pool {
     FreeBlocks small, large;
     bool dropped = false;
+    std::vector<Block*> held{};  ///< of other pools, released while this one's graph was captured
     FreeBlocks& of(const Block& block) { return block.small ? small : large; }
   };
   struct Pending {

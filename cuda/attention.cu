@@ -16,14 +16,15 @@ template <class T>
 struct Scores {
   const void* mask;
   DType mask_dtype;
-  int64_t mask_step, queries, keys;
+  int64_t mask_step, first_query, queries, keys;
   T scale;
   bool is_causal;
 
-  explicit Scores(const AttentionOperands& in)
+  Scores(const AttentionOperands& in, int64_t first_query)
       : mask(in.mask.data),
         mask_dtype(in.mask.dtype),
         mask_step(in.mask.given() ? in.mask.strides[in.mask.strides.dim() - 1] : 0),
+        first_query(first_query),
         queries(in.query.shape[in.query.shape.dim() - 2]),
         keys(in.key.shape[in.key.shape.dim() - 2]),
         scale(static_cast<T>(in.scale)),
@@ -32,7 +33,7 @@ struct Scores {
   /// From the product; mask_row is where the query's mask begins.
   __device__ T operator()(T product, int64_t row, int64_t j, int64_t mask_row) const {
     constexpr T hidden = -std::numeric_limits<T>::infinity();
-    if (is_causal && j > row % queries) return hidden;
+    if (is_causal && j > first_query + row % queries) return hidden;
     if (mask == nullptr) return product * scale;
     const T value = load<T>(mask, mask_dtype, mask_row + j * mask_step);
     if (mask_dtype == DType::bool_) return value != 0 ? product * scale : hidden;
@@ -40,15 +41,16 @@ struct Scores {
   }
 };
 
-/// f(j) for a row's elements, in steps that all threads make together. f returns what to do once all have
-/// read theirs: 16-bit results lie where other threads' products were.
-template <class E, class F>
-__device__ void replace_row(int64_t keys, F&& f) {
+/// write(j, compute(j)) for a row's elements, in steps that all threads make together: 16-bit results lie
+/// where other threads' products were, which must have been read.
+template <class E, class F, class Write>
+__device__ void replace_row(int64_t keys, F&& compute, Write&& write) {
   for (int64_t first = 0; first < keys; first += blockDim.x) {
     const int64_t j = first + threadIdx.x;
-    const auto write = f(j < keys ? j : keys - 1);
+    decltype(compute(j)) result{};
+    if (j < keys) result = compute(j);
     if constexpr (is_16_bit<E>) __syncthreads();
-    if (j < keys) write();
+    if (j < keys) write(j, result);
   }
 }
 
@@ -74,10 +76,9 @@ __global__ void weigh_rows(Compute<E>* products, Walk<3> rows, Compute<E>* lse, 
     sum = block_sum(sum);
     const T factor = sum == 0 ? T(0) : 1 / sum;
     E* const weights = reinterpret_cast<E*>(values);
-    replace_row<E>(scores.keys, [&](int64_t j) {
-      const T weight = values[j] * factor;
-      return [=] { weights[j] = convert_to<E>(weight); };
-    });
+    replace_row<E>(
+        scores.keys, [&](int64_t j) { return values[j] * factor; },
+        [&](int64_t j, T weight) { weights[j] = convert_to<E>(weight); });
     if (threadIdx.x == 0) lse[place[1]] = largest + log(sum);
   }
 }
@@ -109,13 +110,16 @@ __global__ void weigh_grad_rows(GradOperands<E> in, Walk<5> rows, Scores<Compute
     const bool hidden = lse == -std::numeric_limits<T>::infinity();
     T *const products = in.products + place[kProducts], *const grads = in.grad_products + place[kProducts];
     E *const weights = reinterpret_cast<E*>(products), *const results = reinterpret_cast<E*>(grads);
-    replace_row<E>(scores.keys, [&](int64_t j) {
+    struct Result {
+      T weight, grad;
+    };
+    const auto compute = [&](int64_t j) {
       const T weight = hidden ? T(0) : exp(scores(products[j], row, j, place[kMask]) - lse);
-      const T grad = weight * (grads[j] - mean) * scores.scale;
-      return [=] {
-        weights[j] = convert_to<E>(weight);
-        results[j] = convert_to<E>(grad);
-      };
+      return Result{weight, weight * (grads[j] - mean) * scores.scale};
+    };
+    replace_row<E>(scores.keys, compute, [&](int64_t j, const Result& result) {
+      weights[j] = convert_to<E>(result.weight);
+      results[j] = convert_to<E>(result.grad);
     });
   }
 }
@@ -154,19 +158,19 @@ View weights_in(const View& products, DType dtype) {
   return result;
 }
 
-void weigh(const View& products, const View& lse, const AttentionOperands& in) {
+void weigh(const View& products, const View& lse, const AttentionOperands& in, int64_t first_query) {
   const View rows = rows_of(products), lse_rows = rows_of(lse), mask_rows = rows_of(in.mask);
   const Walk<3> walk({&rows, &lse_rows, &mask_rows});
   if (walk.count == 0) return;
   dispatch_floating(in.query.dtype, [&]<class E>(E) {
     using T = Compute<E>;
-    const Scores<T> scores(in);
+    const Scores<T> scores(in, first_query);
     launch(weigh_rows<E>, grid_of_rows(walk.count, scores.keys), products.as<T>(), walk, lse.as<T>(), scores);
   });
 }
 
 void weigh_grad(const View& products, const View& grad_products, const View& lse, const View& grad_out,
-                const View& out, const AttentionOperands& in) {
+                const View& out, const AttentionOperands& in, int64_t first_query) {
   const View rows = rows_of(products), lse_rows = rows_of(lse), mask_rows = rows_of(in.mask),
              grad_rows = rows_of(grad_out), out_rows = rows_of(out);
   const Walk<5> walk({&rows, &lse_rows, &mask_rows, &grad_rows, &out_rows});
@@ -174,7 +178,7 @@ void weigh_grad(const View& products, const View& grad_products, const View& lse
   const int last = out.shape.dim() - 1;
   dispatch_floating(in.query.dtype, [&]<class E>(E) {
     using T = Compute<E>;
-    const Scores<T> scores(in);
+    const Scores<T> scores(in, first_query);
     const GradOperands<E> operands{products.as<T>(),       grad_products.as<T>(), lse.as<T>(),
                                    grad_out.as<E>(),       out.as<E>(),           out.shape[last],
                                    grad_out.strides[last], out.strides[last]};

@@ -6,25 +6,17 @@
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/event.h"
+#include "cuda/graph.h"
 #include "tensor/backend.h"
-#include "tensor/error.h"
 
 namespace mezzo::cuda {
 
 namespace {
 
-void refuse_in_capture(cudaStream_t stream, std::string_view what) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream, &status), "asking for a stream's capture");
-  if (status != cudaStreamCaptureStatusNone)
-    fail("cuda::Graph", text(what, " cannot be captured"), {},
-         "keep values on the device, and make tensors from the CPU's numbers before the capture");
-}
-
 /// From the CPU: staged, so that the source may change once this returns.
 void upload(std::byte* to, const std::byte* from, size_t bytes) {
   Context& own = context();
-  refuse_in_capture(own.stream(), "a copy from the CPU");
+  refuse_in_capture("a copy from the CPU", "make the tensor before the capture");
   for (size_t at = 0; at < bytes; at += Staging::kBytes) {
     const size_t part = std::min(Staging::kBytes, bytes - at);
     void* const staged = own.staging().next();
@@ -38,7 +30,7 @@ void upload(std::byte* to, const std::byte* from, size_t bytes) {
 /// To the CPU: the one place where the host waits for values.
 void download(std::byte* to, const std::byte* from, size_t bytes) {
   Context& own = context();
-  refuse_in_capture(own.stream(), "reading a value on the CPU");
+  refuse_in_capture("reading a value on the CPU", "keep it on the device, and read it after a replay");
   for (size_t at = 0; at < bytes; at += Staging::kBytes) {
     const size_t part = std::min(Staging::kBytes, bytes - at);
     void* const staged = own.staging().next();

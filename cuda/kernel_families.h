@@ -20,6 +20,7 @@ void add_pool(Kernels& table);                  // pool.cu: max_pool2d
 void add_batch_norm(Kernels& table);            // batch_norm.cu: with and without relu and residual
 void add_layer_norm(Kernels& table);            // layer_norm.cu
 void add_conv1x1(Kernels& table);               // conv1x1.cpp
-void add_optimizers(Kernels& table);            // optimizers.cu: adam, sgd, unscale, update_scale
+void add_optimizers(Kernels& table);            // optimizers.cu: adam, sgd, and with them
+void add_loss_scaling(Kernels& table);          // loss_scaling.cu: unscale, update_scale
 
 }  // namespace mezzo::cuda

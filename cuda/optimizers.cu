@@ -12,11 +12,81 @@
 namespace mezzo::cuda {
 namespace {
 
-/// What is the tensors' own in a step, besides their memory.
+/// What is a parameter's own in a step, besides its memory. Made on the device, from what lies there.
 template <class T>
 struct Own {
+  T lr, decay;               // the latter multiplies the parameter
   T step_size, root_factor;  // of Adam, the latter 1 / bias2_sqrt: a division less
-  bool first;                // of SGD
+  bool first, skipped;
+
+  template <class Other>
+  __device__ explicit Own(const Own<Other>& other)
+      : lr(static_cast<T>(other.lr)),
+        decay(static_cast<T>(other.decay)),
+        step_size(static_cast<T>(other.step_size)),
+        root_factor(static_cast<T>(other.root_factor)),
+        first(other.first),
+        skipped(other.skipped) {}
+  __device__ Own(T lr, T decay, T step_size, T root_factor, bool first, bool skipped)
+      : lr(lr),
+        decay(decay),
+        step_size(step_size),
+        root_factor(root_factor),
+        first(first),
+        skipped(skipped) {}
+};
+
+/// Options of a rule that the numbers of a step are made from; 0 where the rule has none.
+struct Constants {
+  double beta1 = 0, beta2 = 0, decoupled_decay = 0;
+};
+
+/// Counters of parameters, as a parameter of a kernel; null: none is kept.
+struct Counters {
+  static constexpr int kCapacity = 480;  // 4 KiB, less what else there is
+  int64_t* of[kCapacity];
+  int size;
+};
+
+/// own[i] for counter i, which counts the step unless it is skipped.
+__global__ void count_steps(const Counters counters, Own<double>* own, const double* lr,
+                            const float* found_inf, const Constants constants) {
+  const auto i = static_cast<int>(first_item());
+  if (i >= counters.size) return;
+  const bool skipped = found_inf != nullptr && *found_inf != 0;
+  int64_t t = 1;
+  if (int64_t* const steps = counters.of[i]; steps != nullptr && !skipped) t = ++*steps;
+  const auto power = static_cast<double>(t);
+  own[i] = Own<double>(*lr, 1 - *lr * constants.decoupled_decay, *lr / (1 - std::pow(constants.beta1, power)),
+                       1 / std::sqrt(1 - std::pow(constants.beta2, power)), t == 1, skipped);
+}
+
+/// The numbers of a step for a list of parameters, on the device until the kernels that read them have been
+/// launched.
+class Numbers {
+ public:
+  template <class Tensors>
+  Numbers(std::span<const Tensors> parameters, const StepState& state, const Constants& constants)
+      : scratch_(std::max<size_t>(1, parameters.size()) * sizeof(Own<double>)) {
+    Counters counters{};
+    size_t done = 0;
+    const auto flush = [&] {
+      if (counters.size == 0) return;
+      launch(count_steps, grid_for(counters.size), counters, scratch_.as<Own<double>>() + done,
+             state.lr.as<double>(), state.found_inf.as<float>(), constants);
+      done += static_cast<size_t>(counters.size);
+      counters.size = 0;
+    };
+    for (const Tensors& x : parameters) {
+      counters.of[counters.size++] = x.steps.template as<int64_t>();
+      if (counters.size == Counters::kCapacity) flush();
+    }
+    flush();
+  }
+  const Own<double>* of(size_t parameter) const { return scratch_.as<Own<double>>() + parameter; }
+
+ private:
+  Scratch scratch_;
 };
 
 // A rule updates x, the elements of a parameter's tensors: x[0] of the parameter, x[1] of the gradient, which
@@ -32,7 +102,9 @@ struct Decay {
   explicit Decay(const Args& args)
       : weight_decay(static_cast<T>(args.weight_decay)),
         sign(static_cast<T>(args.maximize ? -1 : 1)),
-        decays(args.weight_decay != 0) {}
+        decays(args.weight_decay != 0) {
+    if constexpr (requires { args.decoupled; }) decays = decays && !args.decoupled;
+  }
   __device__ T operator()(T g, T p) const { return decays ? sign * g + weight_decay * p : sign * g; }
 };
 
@@ -41,17 +113,16 @@ template <class T, int n>
 struct AdamRule {
   static constexpr int views = n;
   Decay<T> gradient;
-  T decay, rest1, beta2, rest2, eps;
+  T rest1, beta2, rest2, eps;
   explicit AdamRule(const AdamArgs& args)
       : gradient(args),
-        decay(static_cast<T>(args.decay)),
         rest1(static_cast<T>(1 - args.beta1)),
         beta2(static_cast<T>(args.beta2)),
         rest2(static_cast<T>(1 - args.beta2)),
         eps(static_cast<T>(args.eps)) {}
 
   __device__ void operator()(T (&x)[n], const Own<T>& own) const {
-    const T p = x[0] * decay, g = gradient(x[1], p);
+    const T p = x[0] * own.decay, g = gradient(x[1], p);
     x[2] += rest1 * (g - x[2]);
     x[3] = beta2 * x[3] + rest2 * g * g;
     T divisor = x[3];
@@ -68,11 +139,10 @@ template <class T, int n>
 struct SgdRule {
   static constexpr int views = n;
   Decay<T> gradient;
-  T lr, momentum, fresh;
+  T momentum, fresh;
   bool nesterov;
   explicit SgdRule(const SgdArgs& args)
       : gradient(args),
-        lr(static_cast<T>(args.lr)),
         momentum(static_cast<T>(args.momentum)),
         fresh(static_cast<T>(1 - args.dampening)),
         nesterov(args.nesterov) {}
@@ -83,7 +153,7 @@ struct SgdRule {
       x[2] = own.first ? g : momentum * x[2] + fresh * g;
       g = nesterov ? g + momentum * x[2] : x[2];
     }
-    x[0] -= lr * g;
+    x[0] -= own.lr * g;
   }
 };
 
@@ -97,7 +167,7 @@ template <class T, int views>
 struct Parameter {
   void* data[views];
   int64_t count;
-  Own<T> own;
+  const Own<double>* own;
 };
 
 /// Parameters and gradients are of type E, the state of its compute type.
@@ -108,7 +178,8 @@ __global__ void __launch_bounds__(kTableThreads)
   constexpr int views = Rule::views, size = 16 / sizeof(T);
   const Chunk chunk = chunk_of_block(table);
   const Parameter<T, views>& parameter = table.items[chunk.item];
-  const Own<T> own = parameter.own;
+  const Own<T> own(*parameter.own);
+  if (own.skipped) return;
   const T factor = unscaling<T>(scale);
   for_chunk<size>(chunk, [&]<int length>(int64_t i, std::integral_constant<int, length>) {
     T x[views][length];
@@ -139,6 +210,8 @@ struct Dtypes {
 template <class T, class Rule>
 __global__ void update_one(const Walk<Rule::views> walk, const Parameter<T, Rule::views> parameter,
                            const Dtypes<Rule::views> dtypes, const Rule rule, const float* scale) {
+  const Own<T> own(*parameter.own);
+  if (own.skipped) return;
   const T factor = unscaling<T>(scale);
   for (int64_t i = first_item(); i < walk.count; i += grid_stride()) {
     int64_t place[Rule::views];
@@ -149,7 +222,7 @@ __global__ void update_one(const Walk<Rule::views> walk, const Parameter<T, Rule
       store(parameter.data[1], dtypes.of[1], place[1], x[1] * factor);
       x[1] = load<T>(parameter.data[1], dtypes.of[1], place[1]);
     }
-    rule(x, parameter.own);
+    rule(x, own);
     for (int v = 0; v < Rule::views; ++v) {
       if (v != 1) store(parameter.data[v], dtypes.of[v], place[v], x[v]);
     }
@@ -158,11 +231,11 @@ __global__ void update_one(const Walk<Rule::views> walk, const Parameter<T, Rule
 
 template <class T, size_t views>
 Parameter<T, static_cast<int>(views)> parameter_of(const std::array<const View*, views>& tensors,
-                                                   const Own<double>& own) {
+                                                   const Own<double>* own) {
   Parameter<T, static_cast<int>(views)> parameter{};
   for (size_t v = 0; v < views; ++v) parameter.data[v] = tensors[v]->data;
   parameter.count = tensors[0]->numel();
-  parameter.own = {static_cast<T>(own.step_size), static_cast<T>(own.root_factor), own.first};
+  parameter.own = own;
   return parameter;
 }
 
@@ -174,7 +247,7 @@ class Runs {
   using Rule = MakeRule<T, views>;
   using Tensors = std::array<const View*, views>;
 
-  explicit Runs(const Args& args) : batch_({Rule(args), args.loss_scale.template as<float>()}) {}
+  explicit Runs(const Args& args) : batch_({Rule(args), args.state.loss_scale.template as<float>()}) {}
   bool takes(const Tensors& tensors) const {
     for (size_t v = 0; v < views; ++v) {
       if (tensors[v]->dtype != (v < 2 ? dtype_of<E> : dtype_of<T>) || !is_aligned(tensors[v]->data))
@@ -182,7 +255,7 @@ class Runs {
     }
     return true;
   }
-  bool add(const Tensors& tensors, const Own<double>& own) {
+  bool add(const Tensors& tensors, const Own<double>* own) {
     if (!takes(tensors)) return false;
     batch_.add(parameter_of<T>(tensors, own));
     return true;
@@ -206,7 +279,7 @@ class Step {
  public:
   explicit Step(const Args& args) : args_(args), runs_(args, args, args, args) {}
 
-  void add(const std::array<const View*, views>& tensors, const Own<double>& own) {
+  void add(const std::array<const View*, views>& tensors, const Own<double>* own) {
     if (tensors[0]->numel() == 0) return;
     const Walk<views> walk(tensors);
     const auto taken = [&](auto&... runs) { return (runs.add(tensors, own) || ...); };
@@ -219,11 +292,11 @@ class Step {
 
  private:
   template <class T>
-  void one(const Walk<views>& walk, const std::array<const View*, views>& tensors, const Own<double>& own) {
+  void one(const Walk<views>& walk, const std::array<const View*, views>& tensors, const Own<double>* own) {
     Dtypes<views> dtypes;
     for (size_t v = 0; v < views; ++v) dtypes.of[v] = tensors[v]->dtype;
     launch(update_one<T, MakeRule<T, views>>, grid_for(walk.count), walk, parameter_of<T>(tensors, own),
-           dtypes, MakeRule<T, views>(args_), args_.loss_scale.template as<float>());
+           dtypes, MakeRule<T, views>(args_), args_.state.loss_scale.template as<float>());
   }
 
   const Args& args_;
@@ -235,8 +308,11 @@ class Step {
 void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
   Step<AdamRule, 4, AdamArgs> plain(args);
   Step<AdamRule, 5, AdamArgs> with_maximum(args);
-  for (const AdamTensors& x : parameters) {
-    const Own<double> own{x.step_size, 1 / x.bias2_sqrt, false};
+  const Numbers numbers(parameters, args.state,
+                        {args.beta1, args.beta2, args.decoupled ? args.weight_decay : 0});
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const AdamTensors& x = parameters[i];
+    const Own<double>* const own = numbers.of(i);
     if (x.max_exp_avg_sq.given())
       with_maximum.add({&x.param, &x.grad, &x.exp_avg, &x.exp_avg_sq, &x.max_exp_avg_sq}, own);
     else
@@ -249,8 +325,10 @@ void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
 void sgd(std::span<const SgdTensors> parameters, const SgdArgs& args) {
   Step<SgdRule, 2, SgdArgs> plain(args);
   Step<SgdRule, 3, SgdArgs> with_momentum(args);
-  for (const SgdTensors& x : parameters) {
-    const Own<double> own{0, 0, x.first};
+  const Numbers numbers(parameters, args.state, {});
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const SgdTensors& x = parameters[i];
+    const Own<double>* const own = numbers.of(i);
     if (x.momentum_buffer.given())
       with_momentum.add({&x.param, &x.grad, &x.momentum_buffer}, own);
     else
@@ -261,8 +339,6 @@ void sgd(std::span<const SgdTensors> parameters, const SgdArgs& args) {
 }
 
 }  // namespace
-
-void add_loss_scaling(Kernels& table);  // loss_scaling.cu
 
 void add_optimizers(Kernels& table) {
   table.adam = adam;

@@ -1,6 +1,7 @@
 // Random numbers: the same Philox draws as on every device (tensor/random_values.h).
 #include "cuda/copy.h"
 #include "cuda/element.cuh"
+#include "cuda/graph.h"
 #include "cuda/kernel_families.h"
 #include "tensor/random_values.h"
 
@@ -41,6 +42,7 @@ template <class Make>
 void fill(const View& out, PhiloxState state, Make make) {
   const int64_t count = out.numel();
   if (count == 0) return;
+  refuse_in_capture("drawing random numbers", "each replay would draw the same");
   View array = out;
   array.strides = contiguous_strides(out.shape);
   const bool direct = array.strides == out.strides;

@@ -3,6 +3,7 @@
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/copy_bytes.h"
+#include "cuda/graph.h"
 #include "cuda/kernel_families.h"
 #include "tensor/backend.h"
 
@@ -41,6 +42,10 @@ const Backend* make_backend() {
   backend.release = [](void* data, int index) { allocator(index).release(data); };
   backend.copy = &copy_bytes;
   backend.capability = &capability;
+  backend.record = &record;
+  backend.replay = &replay;
+  backend.is_capturing = &is_capturing;
+  backend.at_replay = &at_replay;
   backend.synchronize = &synchronize;
   backend.memory_stats = [](int index) { return allocator(index).stats(); };
   backend.reset_peak = [](int index) { allocator(index).reset_peak(); };

@@ -14,7 +14,7 @@ template <int n>
 Lines<n> lines_along(const std::array<const View*, n>& views, int dim) {
   std::array<View, n> firsts;
   std::array<const View*, n> pointers;
-  for (int v = 0; v < n; ++v) {
+  for (size_t v = 0; v < n; ++v) {
     firsts[v] = *views[v];
     if (firsts[v].shape.dim() > 0) firsts[v].shape[dim] = 1;
     pointers[v] = &firsts[v];
@@ -26,11 +26,11 @@ Lines<n> lines_along(const std::array<const View*, n>& views, int dim) {
                  .dtypes = {},
                  .team = {},
                  .groups = 0};
-  for (int v = 0; v < n; ++v) {
-    if (views[v]->shape.dim() > 0)
-      lines.length = views[v]->shape[dim], lines.steps[v] = views[v]->strides[dim];
-    lines.data[v] = views[v]->data;
-    lines.dtypes[v] = views[v]->dtype;
+  for (size_t v = 0; v < n; ++v) {
+    const View& view = *views[v];
+    if (view.shape.dim() > 0) lines.length = view.shape[dim], lines.steps[v] = view.strides[dim];
+    lines.data[v] = view.data;
+    lines.dtypes[v] = view.dtype;
   }
   return lines;
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "tensor/kernels.h"
@@ -29,6 +31,13 @@ struct Backend {
   /// Ten times the major part of a device's compute capability, plus the minor one: 80 and above have
   /// bfloat16.
   int (*capability)(int index) = nullptr;
+  /// Records the work that `step` asks for, instead of doing it, and does it: cuda::Graph.
+  std::shared_ptr<void> (*record)(int index, const std::function<void()>& step) = nullptr;
+  void (*replay)(int index, void* recording) = nullptr;
+  /// Whether the calling thread's work on the device is being captured: recorded in a graph, not run.
+  bool (*is_capturing)(int index) = nullptr;
+  /// While capturing: `write` runs before each replay of the graph, for what the host may change in between.
+  void (*at_replay)(int index, std::function<void()> write) = nullptr;
   /// Waits for the work of all threads on the device.
   void (*synchronize)(int index) = nullptr;
 
@@ -49,5 +58,10 @@ const Backend& backend(const Device& device);
 
 /// Whether tensors of the device are in the CPU's memory.
 inline bool in_host_memory(const Device& device) { return device.type != Device::Type::cuda; }
+
+/// Whether work on the device is being captured, so that no value is known: of the CPU's memory never.
+inline bool is_capturing(const Device& device) {
+  return !in_host_memory(device) && backend(device).is_capturing(device.index);
+}
 
 }  // namespace mezzo

@@ -73,28 +73,34 @@ struct PhiloxState {
   uint64_t seed = 0, offset = 0;
 };
 
-/// One parameter's tensors for Adam: all of one shape; param and grad floating, moments in float32 or
-/// float64. With t its number of steps, step_size = lr / (1 - beta1^t) and bias2_sqrt = sqrt(1 - beta2^t).
-struct AdamTensors {
-  View param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq;  // the last one only with amsgrad
-  double step_size, bias2_sqrt;
-};
-/// decay multiplies the parameter first (AdamW). weight_decay 0 leaves the parameter out of the gradient,
-/// also an infinite one. With a loss_scale (0-d float32) the gradient is unscaled first, and stays so.
-struct AdamArgs {
-  double beta1, beta2, eps, weight_decay, decay;
-  bool maximize;
-  View loss_scale{};
+/// What changes from step to step lies on the device, so that a captured step can be replayed: `lr` is 0-d
+/// float64; with a `loss_scale` (0-d float32) gradients are unscaled first, and stay so; if `found_inf` (0-d
+/// float32) is given and not 0, nothing changes.
+struct StepState {
+  View lr, loss_scale{}, found_inf{};
 };
 
+/// One parameter's tensors for Adam: all of one shape; param and grad floating, moments in float32 or
+/// float64. `steps` (0-d int64) counts the parameter's steps: the update adds one, and takes the sum as t.
+struct AdamTensors {
+  View param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, steps;  // max_exp_avg_sq only with amsgrad
+};
+/// weight_decay 0 leaves the parameter out of the gradient, also an infinite one. If `decoupled` (AdamW) it
+/// multiplies the parameter by 1 - lr * weight_decay first, instead of having a part in the gradient.
+struct AdamArgs {
+  StepState state;
+  double beta1, beta2, eps, weight_decay;
+  bool decoupled, maximize;
+};
+
+/// As AdamTensors; the last two only with momentum. The buffer takes the first gradient as it is.
 struct SgdTensors {
-  View param, grad, momentum_buffer;  // the last one only with momentum
-  bool first;                         // the buffer takes the gradient as it is
+  View param, grad, momentum_buffer, steps;
 };
 struct SgdArgs {
-  double lr, momentum, dampening, weight_decay;  // as in AdamArgs
+  StepState state;
+  double momentum, dampening, weight_decay;  // weight_decay as in AdamArgs
   bool nesterov, maximize;
-  View loss_scale{};  // as in AdamArgs
 };
 
 /// Columns of a matrix as relu((x - mean) * invstd * weight + bias), or as they are if mean is not given; the

@@ -84,7 +84,7 @@ void refuse_bool(std::string_view op, Inputs in) {
 void refuse_values(std::string_view op, pointwise::Refused refused, const Tensor& b) {
   const bool division = refused == pointwise::Refused::zero;
   const Tensor values = b.detach();
-  if (b.numel() == 0 || !any(division ? eq(values, 0) : lt(values, 0)).item<bool>()) return;
+  if (b.numel() == 0 || is_capturing(b.device()) || !any(division ? eq(values, 0) : lt(values, 0)).item<bool>()) return;
   if (division) fail(op, "integer division by zero", {{"divisor", b}});
   fail(op, "an integer to a negative power", {{"exponent", b}}, "convert the base to a floating dtype");
 }

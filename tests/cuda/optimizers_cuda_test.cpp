@@ -1,4 +1,5 @@
 // CUDA kernels beside the reference ones: optimizer steps and loss scaling.
+#include <array>
 #include <functional>
 #include <limits>
 #include <list>
@@ -65,33 +66,61 @@ constexpr Kind kKinds[] = {
 const Shape kShapes[] = {{3, 5}, {}, {1, 8}, {0, 4}, {37, 11}};
 
 struct AdamCase {
-  bool amsgrad, scaled;
+  bool amsgrad;
+  double lr, scale, found_inf;
   AdamArgs args;
 };
 
-/// The arguments with a scale in memory of one side.
-template <class Args>
-Args with_scale(Args args, bool scaled, const View& scale) {
-  if (scaled) args.loss_scale = scale;
-  return args;
+/// A number on both sides.
+Array& single(std::list<Array>& arrays, DType dtype, double value) {
+  return arrays.emplace_back(dtype, Shape{}).fill([value](int64_t) { return value; });
 }
+
+/// What lies on the device in a step, on both sides; a scale and a flag only if they are not 0.
+class State {
+ public:
+  State(double lr, double scale, double found_inf) {
+    for (const auto& [dtype, value] : {std::pair(float64, lr), {float32, scale}, {float32, found_inf}})
+      single(numbers_, dtype, value);
+    given_ = {true, scale != 0, found_inf != 0};
+  }
+  /// `args` with them; side(array) is its view on one side.
+  template <class Args, class Side>
+  Args in(Args args, Side side) {
+    std::array<View, 3> views;
+    auto number = numbers_.begin();
+    for (size_t i = 0; i < 3; ++i, ++number) {
+      if (given_[i]) views[i] = side(*number);
+    }
+    args.state = {views[0], views[1], views[2]};
+    return args;
+  }
+
+ private:
+  std::list<Array> numbers_;
+  std::array<bool, 3> given_;
+};
+
+constexpr auto on_host_side = [](const Array& array) { return array.host(); };
+constexpr auto on_device_side = [](const Array& array) { return array.to_device(); };
 
 }  // namespace
 
 TEST_CASE("adam: dtypes, layouts, options") {
   Numbers numbers(1);
   const AdamCase cases[] = {
-      {false, false, {.9, .999, 1e-8, 0, 1, false}},
-      {true, false, {.9, .99, 1e-3, .1, 1, true}},
-      {false, true, {.8, .9, 1e-8, 0, .99, false}},
-      {true, true, {0, .5, 0, .2, .5, false}},
+      {false, .01, 0, 0, {{}, .9, .999, 1e-8, 0, false, false}},
+      {true, .02, 0, 0, {{}, .9, .99, 1e-3, .1, false, true}},
+      {false, .1, 8, 0, {{}, .8, .9, 1e-8, .1, true, false}},
+      {true, .5, 8, 0, {{}, 0, .5, 0, .2, false, false}},
+      {true, .5, 8, 1, {{}, 0, .5, 0, .2, false, false}},
   };
   for (const AdamCase& c : cases) {
     CAPTURE(c.amsgrad);
-    CAPTURE(c.scaled);
+    CAPTURE(c.scale);
+    CAPTURE(c.found_inf);
     Tensors tensors;
-    Array scale(float32, {});
-    scale.fill([](int64_t) { return 8; });
+    State state(c.lr, c.scale, c.found_inf);
     std::vector<AdamTensors> on_host, on_device;
     for (int repeat = 0; repeat < 6; ++repeat) {  // more than a table holds
       for (const Kind& kind : kKinds) {
@@ -105,17 +134,19 @@ TEST_CASE("adam: dtypes, layouts, options") {
               &add(kind.state, kind.param_layout, -2), &add(kind.state, kind.param_layout, .01),
               &add(kind.state, kind.param_layout, .01)};
           static_cast<void>(arrays[4]->to_device());
+          const Array& steps = tensors.add(int64, {}, Layout::row_major, false, [&] { return repeat; });
           const auto views = [&](auto side) {
-            return AdamTensors{side(0),      side(1), side(2), side(3), c.amsgrad ? side(4) : View{},
-                               .01 * repeat, .5};
+            return AdamTensors{side(0), side(1), side(2), side(3), c.amsgrad ? side(4) : View{}, {}};
           };
           on_device.push_back(views([&](int i) { return arrays[i]->to_device(); }));
+          on_device.back().steps = steps.to_device();
           on_host.push_back(views([&](int i) { return arrays[i]->host(); }));
+          on_host.back().steps = steps.host();
         }
       }
     }
-    device_table().adam(on_device, with_scale(c.args, c.scaled, scale.to_device()));
-    reference_table().adam(on_host, with_scale(c.args, c.scaled, scale.host()));
+    device_table().adam(on_device, state.in(c.args, on_device_side));
+    reference_table().adam(on_host, state.in(c.args, on_host_side));
     tensors.check(2);
   }
 }
@@ -130,30 +161,33 @@ TEST_CASE("adam: a tensor of several chunks, infinite and NaN state") {
         &tensors.add(float32, shape, Layout::row_major, false, [&] { return numbers.real(.1, 2); }));
   tensors.arrays.front().fill([](int64_t i) { return i % 1000 == 3 ? inf : 1; });  // no part of the gradient
   tensors.arrays.back().fill([](int64_t i) { return i % 1000 == 7 ? inf - inf : 1; });
+  arrays.push_back(&tensors.add(int64, {}, Layout::row_major, false, [] { return 2; }));
   const auto views = [&](auto side) {
-    return std::vector{AdamTensors{side(0), side(1), side(2), side(3), side(4), .1, .5}};
+    return std::vector{AdamTensors{side(0), side(1), side(2), side(3), side(4), side(5)}};
   };
-  const AdamArgs args{.9, .999, 1e-8, 0, 1, false};
-  device_table().adam(views([&](size_t i) { return arrays[i]->to_device(); }), args);
-  reference_table().adam(views([&](size_t i) { return arrays[i]->host(); }), args);
+  State state(.1, 0, 0);
+  const AdamArgs args{{}, .9, .999, 1e-8, 0, false, false};
+  device_table().adam(views([&](size_t i) { return arrays[i]->to_device(); }),
+                      state.in(args, on_device_side));
+  reference_table().adam(views([&](size_t i) { return arrays[i]->host(); }), state.in(args, on_host_side));
   tensors.check(2);
 }
 
 TEST_CASE("sgd: dtypes, layouts, options") {
   Numbers numbers(3);
   struct Case {
-    bool momentum, first, scaled;
+    bool momentum, first;
+    double scale, found_inf;
     SgdArgs args;
   };
   const Case cases[] = {
-      {false, false, false, {.1, 0, 0, 0, false, false}},  {false, false, true, {.1, 0, 0, .5, false, true}},
-      {true, true, false, {.1, .9, .5, .1, false, false}}, {true, false, true, {.1, .9, .5, .1, true, false}},
-      {true, false, false, {.1, .9, 0, 0, false, true}},
+      {false, false, 0, 0, {{}, 0, 0, 0, false, false}},  {false, false, 3, 0, {{}, 0, 0, .5, false, true}},
+      {true, true, 0, 0, {{}, .9, .5, .1, false, false}}, {true, false, 3, 0, {{}, .9, .5, .1, true, false}},
+      {true, false, 0, 0, {{}, .9, 0, 0, false, true}},   {true, true, 3, 2, {{}, .9, .5, .1, false, false}},
   };
   for (const Case& c : cases) {
     Tensors tensors;
-    Array scale(float32, {});
-    scale.fill([](int64_t) { return 3; });
+    State state(.1, c.scale, c.found_inf);
     std::vector<SgdTensors> on_host, on_device;
     for (const Kind& kind : kKinds) {
       for (const Shape& shape : kShapes) {
@@ -163,14 +197,17 @@ TEST_CASE("sgd: dtypes, layouts, options") {
         };
         const Array &param = add(kind.param, kind.param_layout), &grad = add(kind.grad, kind.grad_layout),
                     &buffer = add(kind.state, kind.param_layout);
-        on_device.push_back(
-            {param.to_device(), grad.to_device(), c.momentum ? buffer.to_device() : View{}, c.first});
-        on_host.push_back({param.host(), grad.host(), c.momentum ? buffer.host() : View{}, c.first});
-        if (!c.momentum) static_cast<void>(buffer.to_device());
+        const Array& steps =
+            tensors.add(int64, {}, Layout::row_major, false, [&] { return c.first ? 0 : 3; });
+        const View far_steps = steps.to_device(), far_buffer = buffer.to_device();
+        on_device.push_back({param.to_device(), grad.to_device(), c.momentum ? far_buffer : View{},
+                             c.momentum ? far_steps : View{}});
+        on_host.push_back({param.host(), grad.host(), c.momentum ? buffer.host() : View{},
+                           c.momentum ? steps.host() : View{}});
       }
     }
-    device_table().sgd(on_device, with_scale(c.args, c.scaled, scale.to_device()));
-    reference_table().sgd(on_host, with_scale(c.args, c.scaled, scale.host()));
+    device_table().sgd(on_device, state.in(c.args, on_device_side));
+    reference_table().sgd(on_host, state.in(c.args, on_host_side));
     tensors.check(2);
   }
 }

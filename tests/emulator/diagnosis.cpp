@@ -71,33 +71,42 @@ std::string text(const uint3& index) {
 
 struct sigaction former_action;
 
-std::string explain(const siginfo_t& info) {
-  const auto* const address = static_cast<const char*>(info.si_addr);
-  const auto number = reinterpret_cast<std::uintptr_t>(address);
+/// " at file:line" of an instruction, "" if that is not known.
+std::string at_line(const void* instruction) {
+  if (!instruction) return "";
+  const std::string line = source_line(static_cast<const char*>(instruction) + 1);
+  return line[0] == '?' ? "" : " at " + line;
+}
+
+std::string explain(const siginfo_t& info, const void* instruction) {
+  const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
+  const int device = device_of(info.si_addr);
+  const Launch* const launch = Block::of_this_thread().launch();
+  const std::string line = at_line(instruction);
   char pointer[32];
   std::snprintf(pointer, sizeof pointer, "%p", info.si_addr);
-  const Block& block = Block::of_this_thread();
-  const int device = device_of(address);
-  if (!block.launch()) {
-    if (device == kNoDevice) return std::string("invalid access to ") + pointer;
-    return std::string("host code dereferenced the device pointer ") + pointer;
+  if (!launch) {
+    const bool on_device = device != kNoDevice;
+    return (on_device ? "host code dereferenced the device pointer " : "invalid access to ") +
+           (pointer + line);
   }
   std::string message = "cudaErrorIllegalAddress: ";
   if (info.si_code == SI_KERNEL) {  // the processor says no address then
-    message += "a misaligned vector access or a wild pointer";
-  } else if (device != kNoDevice && device != block.launch()->device) {
+    message += "misaligned vector access" + line + ", or a wild pointer";
+  } else if (device != kNoDevice && device != launch->device) {
     message += "access to memory of device " + std::to_string(device) + " by a kernel on device " +
-               std::to_string(block.launch()->device);
-  } else if (number < current.stack.low && current.stack.low - number <= 4096) {
+               std::to_string(launch->device) + line;
+  } else if (address < current.stack.low && current.stack.low - address <= kGuardBytes) {
     message += "the kernel needs more stack than the emulator has";
   } else {
-    message += std::string("invalid access to ") + pointer;
+    message += "invalid access to " + (pointer + line);
   }
   return message + running_thread();
 }
 
 /// The trap of a check that the compiler put before an access; the only one in kernels is for alignment.
 void on_trap(int signal_number, siginfo_t* info, void*) {
+  current.launch = 0;  // the checker has nothing to say about what follows
   const std::string where = running_thread();
   if (!where.empty()) {
     print("cudaErrorMisalignedAddress: misaligned access at " +
@@ -108,7 +117,8 @@ void on_trap(int signal_number, siginfo_t* info, void*) {
 }
 
 void on_bad_access(int signal_number, siginfo_t* info, void* context) {
-  print(explain(*info));
+  current.launch = 0;
+  print(explain(*info, program_counter(context)));
   if ((former_action.sa_flags & SA_SIGINFO) && former_action.sa_sigaction) {
     former_action.sa_sigaction(signal_number, info, context);  // a sanitizer's report with stack traces
     return;

@@ -11,8 +11,6 @@ namespace emulator {
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
 // A new stack finds out by these who it is and where it was entered from.
 constinit thread_local Fiber* entered = nullptr;
 constinit thread_local Fiber* left = nullptr;
@@ -20,14 +18,17 @@ constinit thread_local Fiber* left = nullptr;
 }  // namespace
 
 Fiber::Fiber(std::size_t stack_bytes, Entry entry, void* argument)
-    : mapping_bytes_(stack_bytes + kPage), stack_bytes_(stack_bytes), entry_(entry), argument_(argument) {
+    : mapping_bytes_(stack_bytes + kGuardBytes),
+      stack_bytes_(stack_bytes),
+      entry_(entry),
+      argument_(argument) {
   void* const memory = mmap(nullptr, mapping_bytes_, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   mapping_ = static_cast<char*>(memory);
-  mprotect(mapping_, kPage, PROT_NONE);  // a kernel that needs more stack faults here
-  stack_bottom_ = mapping_ + kPage;
-  context_.prepare(mapping_ + kPage, stack_bytes, &Fiber::start);
+  mprotect(mapping_, kGuardBytes, PROT_NONE);
+  stack_bottom_ = mapping_ + kGuardBytes;
+  context_.prepare(mapping_ + kGuardBytes, stack_bytes, &Fiber::start);
 }
 
 Fiber::~Fiber() {

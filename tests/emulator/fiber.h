@@ -18,6 +18,13 @@ struct Context {
   static void switch_between(Context& from, Context& to);
 };
 
+/// The instruction at which a signal came, from what its handler gets; null: this processor's state is not
+/// known.
+const void* program_counter(const void* signal_context);
+
+/// Below each fiber's stack, to which nobody has access: a kernel that needs more stack faults there.
+constexpr std::size_t kGuardBytes = 4096;
+
 class Fiber {
  public:
   using Entry = void (*)(void* argument);

@@ -36,7 +36,7 @@ std::uintptr_t address_of(const void* pointer) { return reinterpret_cast<std::ui
 /// Memory of one device: addresses that are reserved once and given out and taken back.
 class Arena {
  public:
-  explicit Arena(std::size_t bytes) : limit_(bytes), reserved_(2 * bytes + (std::size_t{1} << 30)) {
+  explicit Arena(std::size_t bytes) : limit_(bytes), reserved_(2 * bytes + (std::size_t{256} << 20)) {
     // Twice and more of what can be allocated, so that freed addresses need not come back soon.
     void* const memory =
         mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
