@@ -4,14 +4,12 @@
 #include "cuda/gemm.h"
 
 #include <array>
-#include <limits>
 #include <utility>
 
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/copy.h"
 #include "cuda/settings.h"
-#include "tensor/error.h"
 #include "tensor/strided_loop.h"
 
 namespace mezzo::cuda {
@@ -77,13 +75,6 @@ View batches_of(const View& view) {
   return result;
 }
 
-/// A size as cuBLAS counts.
-int blas_size(int64_t size) {
-  if (size > std::numeric_limits<int>::max())
-    fail("cuda", text("a matrix product of size ", size, " is more than cuBLAS counts to"));
-  return static_cast<int>(size);
-}
-
 /// `count` products, the matrices of each operand `steps` elements apart; rows or columns of all are runs,
 /// those of `out` rows.
 void multiply(const View& out, const View& a, const View& b, const std::array<int64_t, 3>& offsets,
@@ -95,14 +86,12 @@ void multiply(const View& out, const View& a, const View& b, const std::array<in
   const double alpha = 1, beta = add ? 1 : 0;
   const float alpha32 = 1, beta32 = add ? 1 : 0;
   const bool wide = out.dtype == DType::float64;  // the type of the factors too
-  check(cublasGemmStridedBatchedEx(
-            context().blas(), right.operation, left.operation, blas_size(size_at(out, 1)),
-            blas_size(size_at(out, 2)), blas_size(size_at(a, 1)),
-            wide ? static_cast<const void*>(&alpha) : &alpha32, right.data + offsets[2] * size, type,
-            blas_size(right.leading), steps[2], left.data + offsets[1] * size, type, blas_size(left.leading),
-            steps[1], wide ? static_cast<const void*>(&beta) : &beta32, y.data + offsets[0] * out_size,
-            out_type, blas_size(y.leading), steps[0], blas_size(count), blas_compute(a.dtype),
-            CUBLAS_GEMM_DEFAULT),
+  check(cublasGemmStridedBatchedEx_64(
+            context().blas(), right.operation, left.operation, size_at(out, 1), size_at(out, 2),
+            size_at(a, 1), wide ? static_cast<const void*>(&alpha) : &alpha32, right.data + offsets[2] * size,
+            type, right.leading, steps[2], left.data + offsets[1] * size, type, left.leading, steps[1],
+            wide ? static_cast<const void*>(&beta) : &beta32, y.data + offsets[0] * out_size, out_type,
+            y.leading, steps[0], count, blas_compute(a.dtype), CUBLAS_GEMM_DEFAULT),
         "a matrix product");
 }
 
