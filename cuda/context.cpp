@@ -88,7 +88,11 @@ cudaStream_t Context::stream() { return stream_ ? stream_ : main_stream(device_)
 
 cublasHandle_t Context::blas() {
   const cudaStream_t now = stream();
-  if (!blas_) check(cublasCreate(&blas_), "starting cuBLAS");
+  if (!blas_) {
+    check(cublasCreate(&blas_), "starting cuBLAS");
+    // Sums of 16-bit products stay in float32 also where they are cut in parts.
+    check(cublasSetMathMode(blas_, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION), "setting up cuBLAS");
+  }
   if (blas_stream_ != now) {
     // Setting the stream takes the workspace away, and one belongs to a stream as other memory does.
     check(cublasSetStream(blas_, now), "giving cuBLAS a stream");

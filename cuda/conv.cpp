@@ -7,7 +7,7 @@
 
 #include "cuda/context.h"
 #include "cuda/kernel_families.h"
-#include "cuda/settings.h"
+#include "tensor/cuda_settings.h"
 #include "cuda/staged.h"
 
 namespace mezzo::cuda {

@@ -9,7 +9,7 @@
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/copy.h"
-#include "cuda/settings.h"
+#include "tensor/cuda_settings.h"
 #include "tensor/strided_loop.h"
 
 namespace mezzo::cuda {

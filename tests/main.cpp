@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "tensor/backend.h"
+#include "tensor/cuda_settings.h"
 #include "tests/support.h"
 
 // A test asks for more memory than there is, and sanitizers would end the program instead of telling it.
@@ -15,5 +16,6 @@ int main(int argc, char** argv) {
     std::cout << "skipped: " << absence << '\n';
     return 77;  // which meson counts as skipped
   }
+  mezzo::cuda::allow_tf32_convolution(false);  // tolerances are float32's
   return doctest::Context(argc, argv).run();
 }

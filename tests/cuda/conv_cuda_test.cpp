@@ -1,7 +1,7 @@
 // CUDA's convolutions beside the reference ones, by cuDNN and by their definition.
 #include "cuda/conv.h"
 #include "cuda/kernel_families.h"
-#include "cuda/settings.h"
+#include "tensor/cuda_settings.h"
 #include "tensor/error.h"
 #include "tests/cuda/conv_cases.h"
 #include "tests/cuda/two_devices.h"

@@ -1,7 +1,7 @@
 // CUDA's matrix products and linear maps beside the reference ones.
 #include "cuda/gemm.h"
 #include "cuda/kernel_families.h"
-#include "cuda/settings.h"
+#include "tensor/cuda_settings.h"
 #include "tensor/error.h"
 #include "tests/cuda/two_devices.h"
 

@@ -1,4 +1,4 @@
-#include "cuda/settings.h"
+#include "tensor/cuda_settings.h"
 
 #include <atomic>
 
