@@ -13,6 +13,8 @@
 #include "optim/clip.h"
 #include "optim/optimizer.h"
 #include "optim/sgd.h"
+#include "tensor/cuda_graph.h"
+#include "tensor/cuda_settings.h"
 #include "tensor/error.h"
 #include "tensor/index.h"
 #include "tensor/io/safetensors.h"

@@ -5,6 +5,7 @@
 #include "amp/trace.h"
 #include "amp/weight_cast.h"
 #include "autograd/ops.h"
+#include "tensor/backend.h"
 
 namespace mezzo::amp {
 
@@ -86,7 +87,8 @@ std::shared_ptr<const CastHook> make_hook(const Device& device, std::optional<DT
   if (!enabled) return nullptr;
   const DType low = dtype.value_or(device.type == Device::Type::cuda ? float16 : bfloat16);
   if (const Support found = support(device, low); found.level == Level::none) {
-    fail("Autocast", text("cannot use ", mezzo::name_of(low), " on ", to_string(device), ": ", found.why));
+    fail("Autocast", text("cannot use ", mezzo::name_of(low), " on ", to_string(device), ": ", found.why), {},
+         low == bfloat16 ? "float16 with a GradScaler does the same work" : "");
   }
   return std::make_shared<AutocastHook>(device.type, low, table);
 }
@@ -105,7 +107,14 @@ const AutocastTable& default_table(const Device& device) {
 
 Support support(const Device& device, DType dtype) {
   if (!is_half(dtype)) return {Level::none, "autocast takes float16 or bfloat16"};
-  if (device.type == Device::Type::cuda) return {Level::none, "this build has no CUDA"};
+  if (std::string absence = absence_of(device); !absence.empty()) return {Level::none, std::move(absence)};
+  if (device.type == Device::Type::cuda) {
+    const int capability = backend(device).capability(device.index);
+    if (dtype == bfloat16 && capability < 80)
+      return {Level::none,
+              text("compute capability ", capability / 10, '.', capability % 10, " has no bfloat16")};
+    return {Level::native, "tensor cores, sums in float32"};
+  }
   if (device.type == Device::Type::reference)
     return {Level::emulated, "the naive kernels compute in float64"};
 #if defined(__x86_64__)

@@ -169,7 +169,7 @@ void GradScaler::check_gradients(Record& record, const Gradients& gradients, boo
     if (flag == record.found_inf.end()) {
       flag = record.found_inf.insert(flag, zeros({}, {.dtype = float32, .device = batch.device}));
     }
-    const Tensor scale = optim::LossScale{{}, batch.scale}.scale_on(batch.device);
+    const Tensor scale = optim::LossScale{{}, batch.scale}.to(batch.device).scale;
     kernels(batch.device).unscale(batch.views, view_or_none(scale), flag->view_of_memory(), unscale);
   }
   if (!unscale) return;

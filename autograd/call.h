@@ -105,8 +105,9 @@ class CustomOpNode final : public OpNode<Op> {
 bool wants_record(Inputs inputs);
 /// Throws Error if x is a view whose history ended with a change in place of what it is a view of.
 void check_history(std::string_view op, const Tensor& x);
-/// The same for each of the inputs, and if they are on different devices.
-void check_inputs(std::string_view op, Inputs inputs);
+/// The same for each of the inputs, and if they are on different devices. With `mixes_numbers` a 0-d tensor
+/// in the CPU's memory goes with tensors of any device, as a number does.
+void check_inputs(std::string_view op, Inputs inputs, bool mixes_numbers = false);
 /// Gives `node` its edges.
 void connect(Node& node, Inputs inputs);
 /// Where forward returned one of its inputs: the same elements under a handle that can have a history of its
@@ -163,7 +164,8 @@ auto run_op(const Op& op, Inputs inputs) {
 /// user's op that names no dtype.
 template <class Op>
 auto call(Op op, Inputs inputs) {
-  check_inputs(name_of<Op>(), inputs);
+  check_inputs(
+      name_of<Op>(), inputs, requires { Op::mixes_numbers; });
   const CastHook* const hook = cast_hook().get();  // kept by the guard that set it
   if (!hook) return run_op(op, inputs);
   if constexpr (in_table<Op> || requires { Op::cast_inputs; }) {

@@ -33,15 +33,17 @@ void accumulate(Tensor& sum, Tensor x) {
   }
 }
 
-/// A gradient in the shape and dtype of what it belongs to: broadcasting and promotion undone.
-Tensor fitted(std::string_view op, const Tensor& gradient, const Shape& shape, DType dtype) {
+/// A gradient in the shape and dtype and on the device of what it belongs to: broadcasting, promotion and the
+/// mixing of one number of the CPU's with tensors elsewhere undone.
+Tensor fitted(std::string_view op, const Tensor& gradient, const Shape& shape, DType dtype,
+              const Device& device) {
   Shape joint;
   if (gradient.shape() != shape &&
       (!broadcast(gradient.shape(), shape, joint) || joint != gradient.shape())) {
     fail(op, text("its backward returned a gradient of shape ", to_string(gradient.shape()),
                   " for an input of shape ", to_string(shape)));
   }
-  return to(sum_to(gradient, shape), dtype, gradient.device());
+  return to(sum_to(gradient, shape), dtype, device);
 }
 
 /// Adds to a leaf's grad. The first gradient is adopted only if no other tensor, nor element, shares its
@@ -170,12 +172,15 @@ class Engine {
   void deliver_fitted(std::string_view op, const Edge& edge, Tensor gradient) {
     if (edge.node) {
       const OutputInfo& output = edge.node->outputs[static_cast<size_t>(edge.index)];
-      if (gradient.shape() != output.shape || gradient.dtype() != output.dtype) {
-        gradient = fitted(op, gradient, output.shape, output.dtype);
+      if (gradient.shape() != output.shape || gradient.dtype() != output.dtype ||
+          gradient.device() != output.device) {
+        gradient = fitted(op, gradient, output.shape, output.dtype, output.device);
       }
     } else if (edge.leaf.defined()) {
-      if (gradient.shape() != edge.leaf.shape() || gradient.dtype() != edge.leaf.dtype()) {
-        gradient = fitted(op, gradient, edge.leaf.shape(), edge.leaf.dtype());
+      const Tensor& leaf = edge.leaf;
+      if (gradient.shape() != leaf.shape() || gradient.dtype() != leaf.dtype() ||
+          gradient.device() != leaf.device()) {
+        gradient = fitted(op, gradient, leaf.shape(), leaf.dtype(), leaf.device());
       }
     }
     deliver(edge, std::move(gradient));

@@ -29,7 +29,11 @@ template <class S>
 ops::PointwisePlan check_change(std::string_view name, Inputs in) {
   const Tensor &x = in[0], b = in.size() > 1 ? in[1] : Tensor();
   check_writable(name, x, wants_record(in));
-  check_inputs(name, in);
+  check_inputs(name, in, true);
+  if (const Device device = ops::device_of(in); device != x.device()) {
+    fail(name, text("the result is on ", to_string(device), " and cannot be kept on ", to_string(x.device())),
+         {{"tensor", x}, {"b", b}});
+  }
   const ops::PointwisePlan plan = ops::plan_pointwise(name, in, S::result, S::first_selects);
   ops::Pointwise<S>{}.check(in);
   if (plan.shape != x.shape()) {
@@ -173,7 +177,7 @@ Tensor& Tensor::copy_(const Tensor& from) {
     fail("copy_", "the source does not broadcast to the tensor", {{"tensor", *this}, {"source", from}});
   }
   const Tensor source = apart_from(*this, from.detach()).expand(shape());
-  kernels(device()).copy(view_of_memory(), source.view_of_memory());
+  copy_elements(*this, source);
   bump_version();
   if (recorded) {
     const auto node = make_pooled<OpNode<CopyInPlace>>(CopyInPlace{});

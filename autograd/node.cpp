@@ -136,14 +136,17 @@ bool wants_record(Inputs inputs) {
   return false;
 }
 
-void check_inputs(std::string_view op, Inputs inputs) {
+void check_inputs(std::string_view op, Inputs inputs, bool mixes_numbers) {
   if (!inputs.empty() && !inputs[0].defined()) fail(op, "its first operand is undefined");
+  const auto mixes = [&](const Tensor& x) {
+    return mixes_numbers && x.device().type == Device::Type::cpu && x.shape().empty();
+  };
   const Tensor* first = nullptr;
   for (const Tensor& x : inputs) {
     if (!x.defined() || x.impl()->is_number) continue;
-    if (!first) {
+    if (!first || (x.device() != first->device() && mixes(*first))) {
       first = &x;
-    } else if (x.device() != first->device()) {
+    } else if (x.device() != first->device() && !mixes(x)) {
       fail(op, text("tensors are on ", to_string(first->device()), " and on ", to_string(x.device())),
            {{"one", *first}, {"other", x}}, "move them to one device with to(device)");
     }

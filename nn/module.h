@@ -79,6 +79,8 @@ class Module {
   Module& half() { return to(float16); }
   Module& bfloat16() { return to(DType::bfloat16); }
   Module& to(const Device& device);
+  Module& cpu() { return to(Device()); }
+  Module& cuda(int index = 0) { return to(Device(Device::Type::cuda, index)); }
   /// 4-d parameters in the given memory format.
   Module& to(MemoryFormat format);
 

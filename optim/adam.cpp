@@ -37,48 +37,56 @@ Adam::Adam(std::vector<Group<AdamOptions>> groups, bool decoupled_decay)
 
 void Adam::step(const LossScale& loss_scale) {
   for (const auto& group : groups_) check(group.options);  // they may have been changed
-  if (loss_scale.skips_step()) return;
+  if (loss_scale.skips_step_now()) return;
   // All memory first: if there is not enough, no parameter has changed.
   for_gradients(groups_, [&](size_t i, const Tensor& parameter, const AdamOptions& options) {
     allocate(states_[i], parameter, options);
   });
   size_t i = 0;
-  for (const auto& [parameters, options] : groups_) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const auto& [parameters, options] = groups_[g];
     ByDevice<AdamTensors> all;
     for (const Tensor& parameter : parameters) {
       State& state = states_[i++];
       if (!parameter.grad().defined()) continue;
-      all[parameter.device()].push_back(advance(state, parameter, options));
+      all[parameter.device()].push_back(tensors_of(state, parameter, options));
       parameter.bump_version();
       if (loss_scale.scale.defined()) parameter.grad().bump_version();
     }
     for (const auto& [device, tensors] : all) {
-      const Tensor scale = loss_scale.scale_on(device);
-      kernels(device).adam(tensors, {.beta1 = options.beta1,
-                                     .beta2 = options.beta2,
-                                     .eps = options.eps,
-                                     .weight_decay = decoupled_decay_ ? 0 : weight_decay(options),
-                                     .decay = decoupled_decay_ ? 1 - options.lr * weight_decay(options) : 1,
-                                     .maximize = options.maximize,
-                                     .loss_scale = view_or_none(scale)});
+      const LossScale near = loss_scale.to(device);
+      const Tensor rate = rate_on(device, g);
+      kernels(device).adam(
+          tensors, {.state = {rate.view_of_memory(), view_or_none(near.scale), view_or_none(near.found_inf)},
+                    .beta1 = options.beta1,
+                    .beta2 = options.beta2,
+                    .eps = options.eps,
+                    .weight_decay = weight_decay(options),
+                    .decoupled = decoupled_decay_,
+                    .maximize = options.maximize});
     }
   }
 }
 
 void Adam::allocate(State& state, const Tensor& parameter, const AdamOptions& options) {
-  if (!state.exp_avg.defined()) state = {0, zeros_for_moment(parameter), zeros_for_moment(parameter), {}};
-  if (options.amsgrad && !state.max_exp_avg_sq.defined()) state.max_exp_avg_sq = zeros_for_moment(parameter);
+  if (!state.exp_avg.defined()) {
+    check_not_first(parameter);
+    state = {zeros_for_count(parameter), zeros_for_moment(parameter), zeros_for_moment(parameter), {}};
+  }
+  if (!state.step.defined()) state.step = zeros_for_count(parameter);  // that of a loaded state may be 0
+  if (options.amsgrad && !state.max_exp_avg_sq.defined()) {
+    check_not_first(parameter);
+    state.max_exp_avg_sq = zeros_for_moment(parameter);
+  }
 }
 
-AdamTensors Adam::advance(State& state, const Tensor& parameter, const AdamOptions& options) {
-  const auto t = static_cast<double>(++state.step);
+AdamTensors Adam::tensors_of(const State& state, const Tensor& parameter, const AdamOptions& options) {
   return {.param = parameter.view_of_memory(),
           .grad = parameter.grad().view_of_memory(),
           .exp_avg = state.exp_avg.view_of_memory(),
           .exp_avg_sq = state.exp_avg_sq.view_of_memory(),
           .max_exp_avg_sq = options.amsgrad ? state.max_exp_avg_sq.view_of_memory() : View{},
-          .step_size = options.lr / (1 - std::pow(options.beta1, t)),
-          .bias2_sqrt = std::sqrt(1 - std::pow(options.beta2, t))};
+          .steps = state.step.view_of_memory()};
 }
 
 double Adam::weight_decay(const AdamOptions& options) const {
@@ -88,7 +96,7 @@ double Adam::weight_decay(const AdamOptions& options) const {
 void Adam::visit_state(StateVisitor& visitor) {
   for (size_t i = 0; i < states_.size(); ++i) {
     const std::string prefix = text("state.", i, '.');
-    visitor.number(prefix + "step", states_[i].step);
+    visitor.count(prefix + "step", states_[i].step, parameters()[i]);
     visitor.tensors(
         {{prefix + "exp_avg", states_[i].exp_avg}, {prefix + "exp_avg_sq", states_[i].exp_avg_sq}},
         parameters()[i]);

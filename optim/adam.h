@@ -35,15 +35,16 @@ class Adam : public UnscalingOptimizer {
  protected:
   Adam(std::vector<Group<AdamOptions>> groups, bool decoupled_decay);
   void visit_state(StateVisitor& visitor) override;
+  double learning_rate(size_t group) const override { return groups_[group].options.lr; }
 
  private:
   struct State {
-    int64_t step = 0;
+    Tensor step;  ///< 0-d int64; undefined: 0
     Tensor exp_avg, exp_avg_sq, max_exp_avg_sq;
   };
   double weight_decay(const AdamOptions& options) const;
   static void allocate(State& state, const Tensor& parameter, const AdamOptions& options);
-  static AdamTensors advance(State& state, const Tensor& parameter, const AdamOptions& options);
+  static AdamTensors tensors_of(const State& state, const Tensor& parameter, const AdamOptions& options);
 
   std::vector<Group<AdamOptions>> groups_;
   std::vector<State> states_;  ///< in the order of parameters()

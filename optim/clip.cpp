@@ -4,6 +4,9 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/ops.h"
+#include "autograd/ops/inplace.h"
+#include "optim/optimizer.h"
+#include "tensor/tensor_impl.h"
 
 namespace mezzo::optim {
 
@@ -18,6 +21,25 @@ std::vector<Tensor> gradients(const std::vector<Tensor>& parameters) {
   return grads;
 }
 
+ByDevice<View> views_by_device(const std::vector<Tensor>& grads) {
+  ByDevice<View> views;
+  for (const Tensor& grad : grads) views[grad.device()].push_back(grad.view_of_memory());
+  return views;
+}
+
+/// The norm of all, on the first one's device, in the dtype that they promote to.
+Tensor total_norm(const std::vector<Tensor>& grads, double norm_type) {
+  DType dtype = grads[0].dtype();
+  for (const Tensor& grad : grads) dtype = promote(dtype, grad.dtype());
+  std::vector<Tensor> norms;  // of each device
+  for (const auto& [device, views] : views_by_device(grads)) {
+    const Tensor norm = empty({}, {.dtype = dtype, .device = device});
+    kernels(device).norm(norm.view_of_memory(), views, norm_type);
+    norms.push_back(norm.to(grads[0].device()));
+  }
+  return norms.size() == 1 ? norms[0] : stack(norms).norm(norm_type);
+}
+
 }  // namespace
 
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
@@ -28,15 +50,17 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
   const std::vector<Tensor> grads = gradients(parameters);
   if (grads.empty()) return zeros({});
 
-  std::vector<Tensor> norms;
-  for (const Tensor& grad : grads) norms.push_back(grad.norm(norm_type).to(grads[0].device()));
-  const Tensor total = stack(norms).norm(norm_type);
+  const Tensor total = total_norm(grads, norm_type);
   if (error_if_nonfinite && !std::isfinite(total.item<double>())) {
     fail("clip_grad_norm_", text("the total norm is ", total.item<double>(), ", so nothing can be clipped"),
          {}, "error_if_nonfinite = false scales by it anyway");
   }
-  const Tensor factor = minimum(max_norm / (total + 1e-6), 1.0);
-  for (Tensor grad : grads) grad.mul_(factor.to(grad.device()));
+  for (const Tensor& grad : grads) ops::check_writable("clip_grad_norm_", grad, false);
+  for (const auto& [device, views] : views_by_device(grads)) {
+    const Tensor near = total.to(device);
+    kernels(device).clip(views, near.view_of_memory(), max_norm);
+  }
+  for (const Tensor& grad : grads) grad.bump_version();
   return total;
 }
 

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "autograd/grad_mode.h"
+#include "tensor/backend.h"
 #include "tensor/tensor_impl.h"
 
 namespace mezzo::optim {
@@ -83,12 +84,27 @@ class Loader final : public StateVisitor {
   const StateDict& state_;
 };
 
+[[noreturn]] void refuse_first_step() {
+  fail("cuda::Graph",
+       "the first step of an optimizer cannot be captured, since each replay would begin its state anew", {},
+       "let it take a step before the capture");
+}
+
 uint64_t next_id() {
   static std::atomic<uint64_t> last{0};
   return ++last;
 }
 
 }  // namespace
+
+void StateVisitor::count(const std::string& name, Tensor& steps, const Tensor& parameter) {
+  int64_t value = steps.defined() ? steps.item<int64_t>() : 0;
+  const int64_t before = value;
+  number(name, value);
+  if (value == before) return;
+  if (!steps.defined()) steps = zeros_for_count(parameter);
+  steps.fill_(value);
+}
 
 StateDict save_state(const std::function<void(StateVisitor&)>& visit) {
   const NoGradGuard guard;
@@ -139,12 +155,51 @@ void Optimizer::load_state_dict(const StateDict& state) {
   load_state([this](StateVisitor& visitor) { visit_state(visitor); }, state);
 }
 
+bool LossScale::skips_step_now() const {
+  return found_inf.defined() && in_host_memory(found_inf.device()) && skips_step();
+}
+
+void UnscalingOptimizer::write(Rate& rate) const {
+  const double value = learning_rate(rate.group);
+  if (value == rate.value) return;
+  rate.tensor.fill_(value);
+  rate.value = value;
+}
+
+Tensor UnscalingOptimizer::rate_on(const Device& device, size_t group) {
+  auto found = std::ranges::find_if(
+      rates_, [&](const auto& rate) { return rate->device == device && rate->group == group; });
+  if (is_capturing(device)) {
+    if (found == rates_.end()) refuse_first_step();
+    backend(device).at_replay(device.index, [this, alive = std::weak_ptr(alive_), rate = found->get()] {
+      if (!alive.expired()) write(*rate);
+    });
+    return (*found)->tensor;
+  }
+  if (found == rates_.end()) {
+    const double value = learning_rate(group);
+    found = rates_.insert(
+        found, std::make_unique<Rate>(
+                   Rate{device, group, value, full({}, value, {.dtype = float64, .device = device})}));
+  }
+  write(**found);
+  return (*found)->tensor;
+}
+
+void check_not_first(const Tensor& parameter) {
+  if (is_capturing(parameter.device())) refuse_first_step();
+}
+
 Tensor zeros_for_moment(const Tensor& parameter) {
   const bool dense = is_dense(parameter.shape(), parameter.strides());
   Tensor moment =
       empty_strided(parameter.shape(), dense ? parameter.strides() : contiguous_strides(parameter.shape()),
                     compute_type(parameter.dtype()), parameter.device());
   return moment.zero_();
+}
+
+Tensor zeros_for_count(const Tensor& parameter) {
+  return zeros({}, {.dtype = int64, .device = parameter.device()});
 }
 
 }  // namespace mezzo::optim

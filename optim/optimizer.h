@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ class StateVisitor {
   virtual void number(const std::string& name, double& value) = 0;
   virtual void number(const std::string& name, int64_t& value) = 0;
   virtual void number(const std::string& name, bool& value) = 0;
+  /// A count of steps that lies where `parameter` does, 0-d int64; undefined: 0.
+  void count(const std::string& name, Tensor& steps, const Tensor& parameter);
 
   struct Slot {
     std::string name;
@@ -80,7 +83,12 @@ struct LossScale {
   Tensor scale;      ///< gradients hold it, and the step takes it out of them; undefined: they do not
   /// Reads the flag, so the host waits for it.
   bool skips_step() const { return found_inf.defined() && found_inf.item<float>() != 0; }
-  Tensor scale_on(const Device& device) const { return scale.defined() ? scale.to(device) : scale; }
+  /// Whether the step is known to change nothing, without waiting: the flag is in the CPU's memory.
+  bool skips_step_now() const;
+  LossScale to(const Device& device) const {
+    return {found_inf.defined() ? found_inf.to(device) : found_inf,
+            scale.defined() ? scale.to(device) : scale};
+  }
 };
 
 /// An optimizer that unscales gradients and updates parameters in one pass over memory; for any other one
@@ -90,7 +98,29 @@ class UnscalingOptimizer : public Optimizer {
   using Optimizer::Optimizer;
   void step() final { step({}); }
   virtual void step(const LossScale& loss_scale) = 0;
+
+ protected:
+  virtual double learning_rate(size_t group) const = 0;
+  /// A group's learning rate where kernels of `device` read it, 0-d float64. A step that is captured in a
+  /// graph finds there, at each replay, the rate that the options have then. Throws Error if a capture is the
+  /// first to ask for it.
+  Tensor rate_on(const Device& device, size_t group);
+
+ private:
+  struct Rate {
+    Device device;
+    size_t group;
+    double value;
+    Tensor tensor;
+  };
+  void write(Rate& rate) const;
+
+  std::vector<std::unique_ptr<Rate>> rates_;
+  std::shared_ptr<const bool> alive_ = std::make_shared<bool>();  ///< for graphs, which may outlive it
 };
+
+/// Throws Error if a capture is the first to need the state of `parameter`: each replay would begin it anew.
+void check_not_first(const Tensor& parameter);
 
 /// Parameters with options of their own.
 template <class Options>
@@ -138,5 +168,7 @@ class ByDevice {
 
 /// Zeros for a running average of `parameter`'s gradient: its layout, float32 if it is 16-bit.
 Tensor zeros_for_moment(const Tensor& parameter);
+/// 0, for a count of `parameter`'s steps.
+Tensor zeros_for_count(const Tensor& parameter);
 
 }  // namespace mezzo::optim

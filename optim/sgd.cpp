@@ -24,50 +24,55 @@ SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& options)
     : SGD(std::vector<Group<SgdOptions>>{{std::move(parameters), options}}) {}
 
 SGD::SGD(std::vector<Group<SgdOptions>> groups)
-    : UnscalingOptimizer(all_parameters(groups)),
-      groups_(std::move(groups)),
-      momentum_buffers_(parameters().size()) {
+    : UnscalingOptimizer(all_parameters(groups)), groups_(std::move(groups)), states_(parameters().size()) {
   for (const auto& group : groups_) check(group.options);
 }
 
 void SGD::step(const LossScale& loss_scale) {
   for (const auto& group : groups_) check(group.options);  // they may have been changed
-  if (loss_scale.skips_step()) return;
-  std::vector<Tensor> fresh(momentum_buffers_.size());  // all memory first, as in Adam
+  if (loss_scale.skips_step_now()) return;
+  // All memory first, as in Adam.
   for_gradients(groups_, [&](size_t i, const Tensor& parameter, const SgdOptions& options) {
-    const bool first = options.momentum != 0 && !momentum_buffers_[i].defined();
-    if (first) fresh[i] = zeros_for_moment(parameter);
+    if (options.momentum == 0 || states_[i].steps.defined()) return;
+    check_not_first(parameter);
+    states_[i] = {zeros_for_moment(parameter), zeros_for_count(parameter)};
   });
   size_t i = 0;
-  for (const auto& [parameters, options] : groups_) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const auto& [parameters, options] = groups_[g];
     ByDevice<SgdTensors> all;
     for (const Tensor& parameter : parameters) {
-      const bool first = fresh[i].defined();
-      Tensor& buffer = momentum_buffers_[i];
-      if (first) buffer = fresh[i];
-      ++i;
+      const State& state = states_[i++];
       if (!parameter.grad().defined()) continue;
+      const bool with_momentum = options.momentum != 0;
       all[parameter.device()].push_back({parameter.view_of_memory(), parameter.grad().view_of_memory(),
-                                         options.momentum != 0 ? buffer.view_of_memory() : View{}, first});
+                                         with_momentum ? state.momentum_buffer.view_of_memory() : View{},
+                                         with_momentum ? state.steps.view_of_memory() : View{}});
       parameter.bump_version();
       if (loss_scale.scale.defined()) parameter.grad().bump_version();
     }
     for (const auto& [device, tensors] : all) {
-      const Tensor scale = loss_scale.scale_on(device);
-      kernels(device).sgd(tensors, {.lr = options.lr,
-                                    .momentum = options.momentum,
-                                    .dampening = options.dampening,
-                                    .weight_decay = options.weight_decay,
-                                    .nesterov = options.nesterov,
-                                    .maximize = options.maximize,
-                                    .loss_scale = view_or_none(scale)});
+      const LossScale near = loss_scale.to(device);
+      const Tensor rate = rate_on(device, g);
+      kernels(device).sgd(
+          tensors, {.state = {rate.view_of_memory(), view_or_none(near.scale), view_or_none(near.found_inf)},
+                    .momentum = options.momentum,
+                    .dampening = options.dampening,
+                    .weight_decay = options.weight_decay,
+                    .nesterov = options.nesterov,
+                    .maximize = options.maximize});
     }
   }
 }
 
 void SGD::visit_state(StateVisitor& visitor) {
-  for (size_t i = 0; i < momentum_buffers_.size(); ++i) {
-    visitor.tensors({{text("state.", i, ".momentum_buffer"), momentum_buffers_[i]}}, parameters()[i]);
+  for (size_t i = 0; i < states_.size(); ++i) {
+    auto& [buffer, steps] = states_[i];
+    // A buffer that has taken no gradient is as good as none: that of a first step that was skipped.
+    if (steps.defined() && steps.item<int64_t>() == 0) buffer = steps = {};
+    visitor.tensors({{text("state.", i, ".momentum_buffer"), buffer}}, parameters()[i]);
+    if (buffer.defined() && !steps.defined()) steps = zeros_for_count(parameters()[i]).fill_(1);
+    if (!buffer.defined()) steps = {};
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     const std::string prefix = text("group.", g, '.');

@@ -29,10 +29,16 @@ class SGD : public UnscalingOptimizer {
 
  protected:
   void visit_state(StateVisitor& visitor) override;
+  double learning_rate(size_t group) const override { return groups_[group].options.lr; }
 
  private:
+  /// Undefined before the first step with momentum.
+  struct State {
+    Tensor momentum_buffer;
+    Tensor steps;  ///< 0-d int64: those that the buffer has taken part in
+  };
   std::vector<Group<SgdOptions>> groups_;
-  std::vector<Tensor> momentum_buffers_;  ///< in the order of parameters(); undefined before the first step
+  std::vector<State> states_;  ///< in the order of parameters()
 };
 
 }  // namespace mezzo::optim

@@ -27,4 +27,10 @@ struct Device {
 
 std::string to_string(const Device& device);
 
+/// Devices of a type on this machine that this build can use; 0 if none.
+int device_count(Device::Type type = Device::Type::cuda);
+/// Waits for the work that the device has been given, by any thread: kernels of CUDA run on after an op
+/// returns.
+void synchronize(const Device& device);
+
 }  // namespace mezzo

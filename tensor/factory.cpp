@@ -129,7 +129,7 @@ Tensor tensor(const std::vector<double>& values, const Shape& shape, const Tenso
   const Tensor host = empty(shape, {.dtype = float64});
   std::copy(values.begin(), values.end(), host.data<double>());
   const Tensor x = make(shape, options, float32);
-  kernels(x.device()).copy(x.view_of_memory(), host.view_of_memory());
+  copy_elements(x, host);
   return finish(x, options);
 }
 
@@ -181,7 +181,7 @@ Tensor randperm(int64_t n, Generator generator, const TensorOptions& options) {
     std::swap(values[i], values[other]);
   }
   const Tensor x = make({n}, options, int64);
-  kernels(x.device()).copy(x.view_of_memory(), order.view_of_memory());
+  copy_elements(x, order);
   return finish(x, options);
 }
 

@@ -29,6 +29,7 @@ struct View {
   void* data = nullptr;
   DType dtype = DType::float32;
   Shape shape, strides;
+  bool on_host = false;  ///< one number in the CPU's memory, for kernels of a device with memory of its own
 
   bool given() const { return data != nullptr; }
   int64_t numel() const { return shape.numel(); }
@@ -72,28 +73,34 @@ struct PhiloxState {
   uint64_t seed = 0, offset = 0;
 };
 
-/// One parameter's tensors for Adam: all of one shape; param and grad floating, moments in float32 or
-/// float64. With t its number of steps, step_size = lr / (1 - beta1^t) and bias2_sqrt = sqrt(1 - beta2^t).
-struct AdamTensors {
-  View param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq;  // the last one only with amsgrad
-  double step_size, bias2_sqrt;
-};
-/// decay multiplies the parameter first (AdamW). weight_decay 0 leaves the parameter out of the gradient,
-/// also an infinite one. With a loss_scale (0-d float32) the gradient is unscaled first, and stays so.
-struct AdamArgs {
-  double beta1, beta2, eps, weight_decay, decay;
-  bool maximize;
-  View loss_scale{};
+/// What changes from step to step lies on the device, so that a captured step can be replayed: `lr` is 0-d
+/// float64; with a `loss_scale` (0-d float32) gradients are unscaled first, and stay so; if `found_inf` (0-d
+/// float32) is given and not 0, nothing changes.
+struct StepState {
+  View lr, loss_scale{}, found_inf{};
 };
 
+/// One parameter's tensors for Adam: all of one shape; param and grad floating, moments in float32 or
+/// float64. `steps` (0-d int64) counts the parameter's steps: the update adds one, and takes the sum as t.
+struct AdamTensors {
+  View param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, steps;  // max_exp_avg_sq only with amsgrad
+};
+/// weight_decay 0 leaves the parameter out of the gradient, also an infinite one. If `decoupled` (AdamW) it
+/// multiplies the parameter by 1 - lr * weight_decay first, instead of having a part in the gradient.
+struct AdamArgs {
+  StepState state;
+  double beta1, beta2, eps, weight_decay;
+  bool decoupled, maximize;
+};
+
+/// As AdamTensors; the last two only with momentum. The buffer takes the first gradient as it is.
 struct SgdTensors {
-  View param, grad, momentum_buffer;  // the last one only with momentum
-  bool first;                         // the buffer takes the gradient as it is
+  View param, grad, momentum_buffer, steps;
 };
 struct SgdArgs {
-  double lr, momentum, dampening, weight_decay;  // as in AdamArgs
+  StepState state;
+  double momentum, dampening, weight_decay;  // weight_decay as in AdamArgs
   bool nesterov, maximize;
-  View loss_scale{};  // as in AdamArgs
 };
 
 /// Columns of a matrix as relu((x - mean) * invstd * weight + bias), or as they are if mean is not given; the
@@ -256,12 +263,21 @@ struct Kernels {
   /// never back to 0. scale and found_inf are 0-d float32; a scale that is not given stands for 1.
   void (*unscale)(std::span<const View> grads, const View& scale, const View& found_inf,
                   bool write) = nullptr;
+  /// total = the p-norm of all elements x of `tensors` (floating, of any dtypes) as one vector: (sum of
+  /// |x|^p)^(1 / p), or the largest |x| for p = infinity; p > 0. Rounded to the dtype of total (0-d,
+  /// floating).
+  void (*norm)(const View& total, std::span<const View> tensors, double p) = nullptr;
+  /// x * factor in the place of the elements x of `tensors`, where factor = max_norm / (total + 1e-6) is less
+  /// than 1 or NaN.
+  void (*clip)(std::span<const View> tensors, const View& total, double max_norm) = nullptr;
+
   /// {scale, tracker} (0-d float32 and int32) = next({scale, tracker}, found_inf != 0, rule)
   void (*update_scale)(const View& scale, const View& tracker, const View& found_inf,
                        const ScaleRule& rule) = nullptr;
 };
 
-/// The table of a device. Throws Error if the device is not part of this build or not on this machine.
+/// The table of a device, which becomes the one that the calling thread works on. Throws Error if the device
+/// is not part of this build or not on this machine.
 const Kernels& kernels(const Device& device);
 
 /// Fillers of the tables, called once each.

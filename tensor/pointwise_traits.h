@@ -88,36 +88,38 @@ struct Dual {
   friend constexpr auto operator!=(Dual a, Dual b) { return a.value != b.value; }
   friend constexpr auto operator<(Dual a, Dual b) { return a.value < b.value; }
   friend constexpr auto operator>(Dual a, Dual b) { return a.value > b.value; }
-  friend Dual exp(Dual a) {
+  friend constexpr Dual exp(Dual a) {
     const T y = exp(a.value);
     return {y, a.slope * y};
   }
-  friend Dual sin(Dual a) { return {sin(a.value), a.slope * cos(a.value)}; }
-  friend Dual cos(Dual a) { return {cos(a.value), -(a.slope * sin(a.value))}; }
-  friend Dual log(Dual a) { return {log(a.value), a.slope / a.value}; }
-  friend Dual tanh(Dual a) { return {tanh(a.value), a.slope * Tanh::slope(tanh(a.value))}; }
-  friend Dual erf(Dual a) { return {erf(a.value), a.slope * Erf::slope(a.value)}; }
-  friend Dual sigmoid(Dual a) { return {sigmoid(a.value), a.slope * Sigmoid::slope(sigmoid(a.value))}; }
-  friend Dual rint(Dual a) { return {rint(a.value), T(0)}; }
-  friend Dual trunc(Dual a) { return {trunc(a.value), T(0)}; }
-  friend Dual fmod(Dual a, Dual b) {
+  friend constexpr Dual sin(Dual a) { return {sin(a.value), a.slope * cos(a.value)}; }
+  friend constexpr Dual cos(Dual a) { return {cos(a.value), -(a.slope * sin(a.value))}; }
+  friend constexpr Dual log(Dual a) { return {log(a.value), a.slope / a.value}; }
+  friend constexpr Dual tanh(Dual a) { return {tanh(a.value), a.slope * Tanh::slope(tanh(a.value))}; }
+  friend constexpr Dual erf(Dual a) { return {erf(a.value), a.slope * Erf::slope(a.value)}; }
+  friend constexpr Dual sigmoid(Dual a) {
+    return {sigmoid(a.value), a.slope * Sigmoid::slope(sigmoid(a.value))};
+  }
+  friend constexpr Dual rint(Dual a) { return {rint(a.value), T(0)}; }
+  friend constexpr Dual trunc(Dual a) { return {trunc(a.value), T(0)}; }
+  friend constexpr Dual fmod(Dual a, Dual b) {
     return {fmod(a.value, b.value), a.slope - trunc(a.value / b.value) * b.slope};
   }
   /// An operand that does not move adds nothing, also where its slope is NaN: log of a negative a.
-  friend Dual pow(Dual a, Dual b) {
+  friend constexpr Dual pow(Dual a, Dual b) {
     const T by_a = select(a.slope == T(0), T(0), a.slope * Pow::slope0(a.value, b.value));
     const T by_b = select(b.slope == T(0), T(0), b.slope * Pow::slope1(a.value, b.value));
     return {pow(a.value, b.value), by_a + by_b};
   }
   template <class Mask>
-  friend Dual select(Mask c, Dual a, Dual b) {
+  friend constexpr Dual select(Mask c, Dual a, Dual b) {
     return {select(c, a.value, b.value), select(c, a.slope, b.slope)};
   }
 };
 
 /// d slope_i / d x_j of S at its operands.
 template <class S, int i, int j, class... T>
-auto curvature(T... x) {
+constexpr auto curvature(T... x) {
   using First = std::tuple_element_t<0, std::tuple<T...>>;
   return [&]<size_t... k>(std::index_sequence<k...>) {
     return pointwise::slope<S, i>(Dual<First>(x, First(k == j ? 1.0 : 0.0))...).slope;

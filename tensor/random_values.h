@@ -77,7 +77,7 @@ class Uniform {
       }
     });
   }
-  T operator()(Draw<T> draw) const {
+  constexpr T operator()(Draw<T> draw) const {
     return std::min(std::max(std::fma(range_, unit_interval(draw), low_), least_), most_);
   }
 
@@ -91,7 +91,7 @@ template <class T>
 class Normal {
  public:
   Normal(double mean, double std) : mean_(static_cast<T>(mean)), std_(static_cast<T>(std)) {}
-  std::array<T, 2> operator()(Draw<T> first, Draw<T> second) const {
+  constexpr std::array<T, 2> operator()(Draw<T> first, Draw<T> second) const {
     T u;  // from all the bits of a float's draw: 24 of them would end the tails at 5.8
     if constexpr (std::is_same_v<T, float>)
       u = (static_cast<T>(first) + T(1)) * T(0x1p-32);

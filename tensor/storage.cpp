@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "tensor/backend.h"
 #include "tensor/error.h"
 #include "tensor/free_list.h"
 
@@ -117,7 +118,7 @@ Cache& cache(const Device& device) {
 namespace memory {
 
 void* allocate(size_t bytes, const Device& device) {
-  if (device.type == Device::Type::cuda) fail("allocate", "this build has no CUDA");
+  if (!in_host_memory(device)) return backend(device).allocate(bytes, device.index);
   void* data = cache(device).allocate(bytes);
   if (!data) {
     const MemoryStats held = memory_stats(device);
@@ -127,7 +128,12 @@ void* allocate(size_t bytes, const Device& device) {
   return data;
 }
 
-void release(void* data, size_t bytes, const Device& device) noexcept { cache(device).release(data, bytes); }
+void release(void* data, size_t bytes, const Device& device) noexcept {
+  if (in_host_memory(device))
+    cache(device).release(data, bytes);
+  else
+    backend(device).release(data, device.index);
+}
 
 }  // namespace memory
 
@@ -141,8 +147,22 @@ Storage::~Storage() {
   if (!borrowed_) memory::release(data_, bytes_, device_);
 }
 
-MemoryStats memory_stats(const Device& device) { return cache(device).stats(); }
-void reset_peak_memory(const Device& device) { cache(device).reset_peak(); }
-void empty_cache(const Device& device) { cache(device).clear(); }
+MemoryStats memory_stats(const Device& device) {
+  return in_host_memory(device) ? cache(device).stats() : backend(device).memory_stats(device.index);
+}
+
+void reset_peak_memory(const Device& device) {
+  if (in_host_memory(device))
+    cache(device).reset_peak();
+  else
+    backend(device).reset_peak(device.index);
+}
+
+void empty_cache(const Device& device) {
+  if (in_host_memory(device))
+    cache(device).clear();
+  else
+    backend(device).empty_cache(device.index);
+}
 
 }  // namespace mezzo

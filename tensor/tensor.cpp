@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "tensor/backend.h"
 #include "tensor/tensor_impl.h"
 
 namespace mezzo {
@@ -12,8 +13,6 @@ const TensorImpl& checked(const std::shared_ptr<TensorImpl>& impl) {
   if (!impl) fail("tensor", "is undefined", {}, "a default-constructed Tensor stands for \"none\"");
   return *impl;
 }
-
-bool in_host_memory(const Device& device) { return device.type != Device::Type::cuda; }
 
 }  // namespace
 
@@ -66,10 +65,29 @@ Scalar Tensor::item_as_scalar() const {
   });
 }
 
+void copy_elements(const Tensor& out, const Tensor& in) {
+  const bool near =
+      in.device() == out.device() || (in_host_memory(in.device()) && in_host_memory(out.device()));
+  if (near) return kernels(out.device()).copy(out.view_of_memory(), in.view_of_memory());
+  // Bytes move between arrays of one dtype and layout; what is not one is made so on its own side.
+  const bool as_array = is_dense(out.shape(), out.strides());
+  const Shape strides = as_array ? out.strides() : contiguous_strides(out.shape());
+  Tensor from = in;
+  if (in.dtype() != out.dtype() || in.strides() != strides) {
+    from = empty_strided(out.shape(), strides, out.dtype(), in.device());
+    kernels(in.device()).copy(from.view_of_memory(), in.view_of_memory());
+  }
+  const Tensor to = as_array ? out : empty_strided(out.shape(), strides, out.dtype(), out.device());
+  const Device& far = in_host_memory(out.device()) ? in.device() : out.device();
+  backend(far).copy(to.view_of_memory().data, to.device(), from.view_of_memory().data, from.device(),
+                    static_cast<size_t>(to.numel()) * size_of(to.dtype()));
+  if (!as_array) kernels(out.device()).copy(out.view_of_memory(), to.view_of_memory());
+}
+
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   const Tensor values = empty(shape(), {.dtype = dtype_of<T>});
-  kernels(values.device()).copy(values.view_of_memory(), detach().to(Device()).view_of_memory());
+  copy_elements(values, *this);
   const T* data = values.data<T>();
   return std::vector<T>(data, data + numel());
 }

@@ -159,6 +159,8 @@ class Tensor {
   Tensor to(DType dtype) const;
   Tensor to(const Device& device) const;
   Tensor to(MemoryFormat format) const;
+  Tensor cpu() const { return to(Device()); }
+  Tensor cuda(int index = 0) const { return to(Device(Device::Type::cuda, index)); }
   Tensor half() const;  ///< to(float16); float() and double() would be keywords: to(float32), to(float64)
   Tensor bfloat16() const;
   Tensor clone() const;

@@ -47,6 +47,9 @@ Tensor make_view(std::shared_ptr<Storage> storage, int64_t offset, const Shape& 
                  DType dtype);
 /// A new tensor with the given strides (dense, in any order of dimensions).
 Tensor empty_strided(const Shape& shape, const Shape& strides, DType dtype, const Device& device);
+/// out = in, of one shape, converted to out's dtype, between any devices; for two that are not the CPU's
+/// memory, of one backend.
+void copy_elements(const Tensor& out, const Tensor& in);
 /// Bytes for `shape`; throws Error for negative sizes and on overflow.
 size_t checked_bytes(std::string_view op, const Shape& shape, DType dtype);
 /// `dim` counted from the end if negative; throws Error if outside [-dims, dims).

@@ -1,6 +1,7 @@
 #include "autograd/ops/check.h"
 
 #include "autograd/ops.h"
+#include "tensor/backend.h"
 
 namespace mezzo::ops {
 
@@ -23,7 +24,7 @@ void check_floating(std::string_view op, std::initializer_list<Operand> operands
 
 void check_range(std::string_view op, std::string_view what, const Tensor& all_positions, int64_t size,
                  std::initializer_list<Operand> operands, int64_t low) {
-  if (all_positions.numel() == 0) return;
+  if (all_positions.numel() == 0 || is_capturing(all_positions.device())) return;
   Tensor positions = all_positions;  // each of an expanded tensor's once
   for (int d = 0; d < positions.dim(); ++d) {
     if (positions.strides()[d] == 0 && positions.size(d) > 1) positions = positions.narrow(d, 0, 1);

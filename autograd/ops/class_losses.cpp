@@ -8,6 +8,7 @@
 #include "autograd/ops/composed.h"
 #include "autograd/ops/loss.h"
 #include "autograd/samples.h"
+#include "tensor/backend.h"
 #include "tensor/tensor_impl.h"
 
 namespace mezzo {
@@ -57,6 +58,7 @@ void check_classes(std::string_view op, const Tensor& x, const Tensor& target, i
   if (target.shape() != places) {
     fail(op, text("input needs a target of shape ", to_string(places)), {{"input", x}, {"target", target}});
   }
+  if (is_capturing(target.device())) return;
   const Targets targets(target, ignore_index);
   if (any(targets.valid).item<bool>()) {
     check_range(op, "target", targets.classes, x.size(class_dim(x)), {{"input", x}, {"target", target}});

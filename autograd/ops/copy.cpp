@@ -16,7 +16,7 @@ struct To {
     const Tensor& x = in[0];
     const Shape strides = is_dense(x.shape(), x.strides()) ? x.strides() : contiguous_strides(x.shape());
     const Tensor out = empty_strided(x.shape(), strides, dtype, device);
-    kernels(device).copy(out.view_of_memory(), x.view_of_memory());
+    copy_elements(out, x);
     return out;
   }
   Tensors backward(Node& node, Inputs g) const {

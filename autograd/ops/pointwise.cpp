@@ -1,6 +1,7 @@
 // The functions of the pointwise rows, and slope, the op that their backward runs.
 #include "autograd/ops/pointwise_op.h"
 #include "autograd/samples.h"
+#include "tensor/backend.h"
 #include "tensor/tensor_impl.h"
 
 namespace mezzo {
@@ -8,9 +9,12 @@ namespace mezzo {
 namespace ops {
 
 Device device_of(Inputs in) {
+  const Tensor* found = nullptr;
   for (const Tensor& x : in) {
-    if (x.defined() && !x.impl()->is_number) return x.device();
+    if (!x.defined() || x.impl()->is_number) continue;
+    if (!found || (found->shape().empty() && found->device().type == Device::Type::cpu)) found = &x;
   }
+  if (found) return found->device();
   return in.empty() || !in[0].defined() ? Device() : in[0].device();
 }
 
@@ -80,7 +84,7 @@ void refuse_bool(std::string_view op, Inputs in) {
 void refuse_values(std::string_view op, pointwise::Refused refused, const Tensor& b) {
   const bool division = refused == pointwise::Refused::zero;
   const Tensor values = b.detach();
-  if (b.numel() == 0 || !any(division ? eq(values, 0) : lt(values, 0)).item<bool>()) return;
+  if (b.numel() == 0 || is_capturing(b.device()) || !any(division ? eq(values, 0) : lt(values, 0)).item<bool>()) return;
   if (division) fail(op, "integer division by zero", {{"divisor", b}});
   fail(op, "an integer to a negative power", {{"exponent", b}}, "convert the base to a floating dtype");
 }
@@ -88,7 +92,11 @@ void refuse_values(std::string_view op, pointwise::Refused refused, const Tensor
 void run_pointwise_into(const Tensor& out, DType compute, Inputs in, PointwiseKernel kernel) {
   constexpr size_t kMaxOperands = kMaxArity + 2;  // a curvature takes two gradients beside the operands
   std::array<View, kMaxOperands> views;
-  for (size_t k = 0; k < in.size(); ++k) expand_into(views[k], in[k], out.shape());
+  const bool far = !in_host_memory(out.device());
+  for (size_t k = 0; k < in.size(); ++k) {
+    expand_into(views[k], in[k], out.shape());
+    views[k].on_host = far && in[k].defined() && in_host_memory(in[k].device());
+  }
   kernel(compute, out.view_of_memory(), std::span(views).first(in.size()));
 }
 
@@ -102,6 +110,7 @@ Tensor run_pointwise(const PointwisePlan& plan, Inputs in, PointwiseKernel kerne
 /// which come from the slope's formula on Duals.
 struct Slope {
   static constexpr OpId id = OpId::slope;
+  static constexpr bool mixes_numbers = true;
   PointwiseId op;
   int i;
 

@@ -46,7 +46,7 @@ Tensor gelu(const Tensor& x, std::string_view approximate) {
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
   const std::array<Tensor, 3> in{x, mask, value};
-  check_inputs("masked_fill", in);
+  check_inputs("masked_fill", in, true);
   for (const Tensor& operand : in) {
     if (!operand.defined())
       fail("masked_fill", "an operand is undefined", {{"x", x}, {"mask", mask}, {"value", value}});

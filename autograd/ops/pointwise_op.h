@@ -26,13 +26,15 @@ Tensor run_pointwise(const PointwisePlan& plan, Inputs in, PointwiseKernel kerne
 /// The same into `out`.
 void run_pointwise_into(const Tensor& out, DType compute, Inputs in, PointwiseKernel kernel);
 
-/// The device that an op on these inputs runs on: that of the first that is not a number.
+/// The device that an op on these inputs runs on: that of the first that is not a number, and if there is one
+/// not a 0-d tensor of the CPU's either.
 Device device_of(Inputs in);
 
 template <class S>
 struct Pointwise {
   static constexpr OpId id = id_of<S>;
   static constexpr size_t arity = S::arity;
+  static constexpr bool mixes_numbers = true;
 
   PointwisePlan check(Inputs in) const {
     const PointwisePlan plan = plan_pointwise(info(id).name, in, S::result, S::first_selects);

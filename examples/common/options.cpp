@@ -19,8 +19,8 @@ void add_training_options(CLI::App& app, TrainingOptions& options) {
   const std::string threads =
       options.threads ? text(*options.threads) : "OMP_NUM_THREADS or the number of cores";
   app.add_option("--threads", options.threads, text("Threads [", threads, "]"))->check(CLI::Range(1, 4096));
-  app.add_option("--device", options.device, "Which kernels: the fast ones or the plain loops")
-      ->check(CLI::IsMember({"cpu", "reference"}));
+  app.add_option("--device", options.device, "Which kernels: the processor's, the plain loops or a GPU's")
+      ->check(CLI::IsMember({"cpu", "reference", "cuda"}));
   app.add_option("--amp", options.amp,
                  "Mixed precision: autocast to bfloat16 or float16, the latter with a scaler")
       ->check(CLI::IsMember({"off", "bf16", "fp16"}));

@@ -8,7 +8,7 @@
 
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/runs.h"
-#include "tensor/cpu/strided_loop.h"
+#include "tensor/strided_loop.h"
 
 namespace mezzo::cpu {
 

@@ -5,7 +5,7 @@
 #include "tensor/cpu/convert.h"
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/cpu/parallel.h"
-#include "tensor/cpu/strided_loop.h"
+#include "tensor/strided_loop.h"
 
 namespace mezzo::cpu {
 

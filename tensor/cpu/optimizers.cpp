@@ -9,7 +9,8 @@
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/runs.h"
-#include "tensor/cpu/strided_loop.h"
+#include "tensor/pool.h"
+#include "tensor/strided_loop.h"
 
 namespace mezzo::cpu {
 namespace {
@@ -66,15 +67,27 @@ void update(const std::array<const View*, views>& all, int64_t begin, int64_t en
   });
 }
 
-/// `decays`: weight_decay is not 0, which times an infinite parameter would be NaN.
+/// Whether the step is to change nothing.
+bool is_skipped(const StepState& state) {
+  return state.found_inf.given() && *state.found_inf.as<float>() != 0;
+}
+
+/// A parameter with what its number of steps makes of the options.
+struct AdamParameter : AdamTensors {
+  double step_size, bias2_sqrt;
+};
+
+/// `decays`: a weight decay that is not 0 has a part in the gradient; 0 times an infinite parameter would be
+/// NaN.
 template <class T, bool amsgrad, bool decays>
-void adam_part(const AdamTensors& tensors, const AdamArgs& args, int64_t begin, int64_t end) {
+void adam_part(const AdamParameter& tensors, const AdamArgs& args, int64_t begin, int64_t end) {
   const auto sign = static_cast<T>(args.maximize ? -1 : 1), weight_decay = static_cast<T>(args.weight_decay);
-  const auto decay = static_cast<T>(args.decay), step_size = static_cast<T>(tensors.step_size);
+  const auto decay = static_cast<T>(args.decoupled ? 1 - *args.state.lr.as<double>() * args.weight_decay : 1);
+  const auto step_size = static_cast<T>(tensors.step_size);
   const auto beta2 = static_cast<T>(args.beta2), eps = static_cast<T>(args.eps);
   const auto rest1 = static_cast<T>(1 - args.beta1), rest2 = static_cast<T>(1 - args.beta2);
   const auto bias2_sqrt = static_cast<T>(tensors.bias2_sqrt);
-  const T factor = inverse_of(args.loss_scale);
+  const T factor = inverse_of(args.state.loss_scale);
   const std::array<const View*, 5> views{&tensors.param, &tensors.grad, &tensors.exp_avg, &tensors.exp_avg_sq,
                                          &tensors.max_exp_avg_sq};
   update<T>(views, begin, end, factor, [&](const std::array<T*, 5>& run, int64_t n) {
@@ -98,13 +111,17 @@ void adam_part(const AdamTensors& tensors, const AdamArgs& args, int64_t begin, 
   });
 }
 
+struct SgdParameter : SgdTensors {
+  bool first;
+};
+
 template <class T, bool with_momentum, bool decays>
-void sgd_part(const SgdTensors& tensors, const SgdArgs& args, int64_t begin, int64_t end) {
+void sgd_part(const SgdParameter& tensors, const SgdArgs& args, int64_t begin, int64_t end) {
   const auto sign = static_cast<T>(args.maximize ? -1 : 1), weight_decay = static_cast<T>(args.weight_decay);
-  const auto lr = static_cast<T>(args.lr), momentum = static_cast<T>(args.momentum);
+  const auto lr = static_cast<T>(*args.state.lr.as<double>()), momentum = static_cast<T>(args.momentum);
   const auto fresh = static_cast<T>(1 - args.dampening);
   const bool first = tensors.first, nesterov = args.nesterov;
-  const T factor = inverse_of(args.loss_scale);
+  const T factor = inverse_of(args.state.loss_scale);
   const std::array<const View*, 3> views{&tensors.param, &tensors.grad, &tensors.momentum_buffer};
   update<T>(views, begin, end, factor, [&](const std::array<T*, 3>& run, int64_t n) {
     T *param = run[0], *grad = run[1], *buffer = run[2];
@@ -129,10 +146,19 @@ void with_constant(bool value, F&& f) {
   value ? f(std::true_type()) : f(std::false_type());
 }
 
-void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
-  for_parts(parameters, elements_of, [&](const AdamTensors& x, int64_t begin, int64_t end) {
+void adam(std::span<const AdamTensors> tensors, const AdamArgs& args) {
+  if (is_skipped(args.state)) return;
+  PooledVector<AdamParameter> parameters;
+  parameters.reserve(tensors.size());
+  for (const AdamTensors& x : tensors) {
+    const auto t = static_cast<double>(++*x.steps.as<int64_t>());
+    parameters.push_back({x, *args.state.lr.as<double>() / (1 - std::pow(args.beta1, t)),
+                          std::sqrt(1 - std::pow(args.beta2, t))});
+  }
+  const std::span<const AdamParameter> all(parameters);
+  for_parts(all, elements_of, [&](const AdamParameter& x, int64_t begin, int64_t end) {
     with_constant(x.max_exp_avg_sq.given(), [&](auto amsgrad) {
-      with_constant(args.weight_decay != 0, [&](auto decays) {
+      with_constant(args.weight_decay != 0 && !args.decoupled, [&](auto decays) {
         const bool wide = x.param.dtype == DType::float64;
         (wide ? adam_part<double, amsgrad, decays> : adam_part<float, amsgrad, decays>)(x, args, begin, end);
       });
@@ -140,8 +166,14 @@ void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
   });
 }
 
-void sgd(std::span<const SgdTensors> parameters, const SgdArgs& args) {
-  for_parts(parameters, elements_of, [&](const SgdTensors& x, int64_t begin, int64_t end) {
+void sgd(std::span<const SgdTensors> tensors, const SgdArgs& args) {
+  if (is_skipped(args.state)) return;
+  PooledVector<SgdParameter> parameters;
+  parameters.reserve(tensors.size());
+  for (const SgdTensors& x : tensors)
+    parameters.push_back({x, x.momentum_buffer.given() && ++*x.steps.as<int64_t>() == 1});
+  const std::span<const SgdParameter> all(parameters);
+  for_parts(all, elements_of, [&](const SgdParameter& x, int64_t begin, int64_t end) {
     with_constant(x.momentum_buffer.given(), [&](auto momentum) {
       with_constant(args.weight_decay != 0, [&](auto decays) {
         const bool wide = x.param.dtype == DType::float64;

@@ -4,7 +4,7 @@
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/pointwise_loop.h"
-#include "tensor/cpu/strided_loop.h"
+#include "tensor/strided_loop.h"
 
 namespace mezzo::cpu {
 

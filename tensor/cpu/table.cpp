@@ -20,6 +20,7 @@ Kernels make_cpu_kernels() {
   cpu::add_conv1x1(table);
   cpu::add_layer_norm(table);
   cpu::add_optimizers(table);
+  cpu::add_clip(table);
   return table;
 }
 

@@ -22,18 +22,34 @@ void unscale_in_place(const View& grad, const View& scale) {
   for (int64_t i = 0; i < grad.numel(); ++i) set(grad, i, unscaled(grad, i, scale));
 }
 
+/// Whether weight decay is a part of the gradient.
+bool couples_decay(const AdamArgs& args) { return !args.decoupled && args.weight_decay != 0; }
+bool couples_decay(const SgdArgs& args) { return args.weight_decay != 0; }
+
 /// The gradient g of parameter p as the update takes it.
 template <class Args>
 double decayed(const Args& args, double g, double p) {
   if (args.maximize) g = -g;
-  return args.weight_decay != 0 ? g + args.weight_decay * p : g;
+  return couples_decay(args) ? g + args.weight_decay * p : g;
+}
+
+/// The parameter's number of steps, this one included.
+int64_t count_step(const View& steps) {
+  const auto t = load<int64_t>(steps, 0) + 1;
+  store(steps, 0, t);
+  return t;
 }
 
 void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
+  if (value_or(args.state.found_inf, 0, 0) != 0) return;
+  const double lr = get(args.state.lr, 0), decay = args.decoupled ? 1 - lr * args.weight_decay : 1;
   for (const AdamTensors& x : parameters) {
-    unscale_in_place(x.grad, args.loss_scale);
+    const auto t = static_cast<double>(count_step(x.steps));
+    const double step_size = lr / (1 - std::pow(args.beta1, t));
+    const double bias2_sqrt = std::sqrt(1 - std::pow(args.beta2, t));
+    unscale_in_place(x.grad, args.state.loss_scale);
     for (int64_t i = 0; i < x.param.numel(); ++i) {
-      const double p = get(x.param, i) * args.decay;
+      const double p = get(x.param, i) * decay;
       const double g = decayed(args, get(x.grad, i), p);
       const double m = args.beta1 * get(x.exp_avg, i) + (1 - args.beta1) * g;
       const double v = args.beta2 * get(x.exp_avg_sq, i) + (1 - args.beta2) * g * g;
@@ -45,24 +61,27 @@ void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
         divisor = v > most || std::isnan(v) ? v : most;
         set(x.max_exp_avg_sq, i, divisor);
       }
-      set(x.param, i, p - x.step_size * m / (std::sqrt(divisor) / x.bias2_sqrt + args.eps));
+      set(x.param, i, p - step_size * m / (std::sqrt(divisor) / bias2_sqrt + args.eps));
     }
   }
 }
 
 void sgd(std::span<const SgdTensors> parameters, const SgdArgs& args) {
+  if (value_or(args.state.found_inf, 0, 0) != 0) return;
+  const double lr = get(args.state.lr, 0);
   for (const SgdTensors& x : parameters) {
-    unscale_in_place(x.grad, args.loss_scale);
+    const bool first = x.momentum_buffer.given() && count_step(x.steps) == 1;
+    unscale_in_place(x.grad, args.state.loss_scale);
     for (int64_t i = 0; i < x.param.numel(); ++i) {
       const double p = get(x.param, i);
       double g = decayed(args, get(x.grad, i), p);
       if (x.momentum_buffer.given()) {
         const double buffer =
-            x.first ? g : args.momentum * get(x.momentum_buffer, i) + (1 - args.dampening) * g;
+            first ? g : args.momentum * get(x.momentum_buffer, i) + (1 - args.dampening) * g;
         set(x.momentum_buffer, i, buffer);
         g = args.nesterov ? g + args.momentum * buffer : buffer;
       }
-      set(x.param, i, p - args.lr * g);
+      set(x.param, i, p - lr * g);
     }
   }
 }

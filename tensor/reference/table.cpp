@@ -15,6 +15,7 @@ Kernels make_reference_kernels() {
   reference::add_conv1x1(table);
   reference::add_layer_norm(table);
   reference::add_optimizers(table);
+  reference::add_clip(table);
   return table;
 }
 

@@ -53,17 +53,16 @@ std::optional<Type> type_of(cudaDataType type) {
 struct Operand {
   const void* data;
   cudaDataType cuda_type;
-  int leading;
-  long long stride;
-  int rows, columns;
+  std::int64_t leading, stride;
+  std::int64_t rows, columns;
   bool transposed;
 
-  int stored_rows() const { return transposed ? columns : rows; }
-  int stored_columns() const { return transposed ? rows : columns; }
+  std::int64_t stored_rows() const { return transposed ? columns : rows; }
+  std::int64_t stored_columns() const { return transposed ? rows : columns; }
   Type type() const { return *type_of(cuda_type); }
 
   /// From the first byte to the last.
-  std::size_t bytes(int batch) const {
+  std::size_t bytes(std::int64_t batch) const {
     if (rows == 0 || columns == 0) return 0;
     const long long elements = static_cast<long long>(leading) * (stored_columns() - 1) + stored_rows();
     return static_cast<std::size_t>(elements + stride * (batch - 1)) * size_of(type());
@@ -71,18 +70,18 @@ struct Operand {
 
   /// Where the matrix of that number in the batch begins.
   template <class T>
-  T* matrix(int number) const {
+  T* matrix(std::int64_t number) const {
     return static_cast<T*>(const_cast<void*>(data)) + stride * number;
   }
 };
 
 struct Product {
   Operand a, b, c;
-  int batch;
+  std::int64_t batch;
   bool tensor_float;
 };
 
-Eigen::MatrixXd load(const Operand& operand, int number, bool tensor_float) {
+Eigen::MatrixXd load(const Operand& operand, std::int64_t number, bool tensor_float) {
   return with_type(operand.type(), [&]<class T>(T) {
     const T* const data = operand.matrix<const T>(number);
     Eigen::MatrixXd made(operand.stored_rows(), operand.stored_columns());
@@ -99,7 +98,7 @@ Eigen::MatrixXd load(const Operand& operand, int number, bool tensor_float) {
 
 void run(const Product& call, double alpha, double beta) {
   const Operand& c = call.c;
-  for (int number = 0; number < call.batch; ++number) {
+  for (std::int64_t number = 0; number < call.batch; ++number) {
     const Eigen::MatrixXd product =
         load(call.a, number, call.tensor_float) * load(call.b, number, call.tensor_float);
     with_type(c.type(), [&]<class T>(T) {
@@ -162,7 +161,7 @@ cublasStatus_t multiply(cublasHandle_t handle, Product call, const void* alpha, 
     return refuse_call(CUBLAS_STATUS_INVALID_VALUE, "a negative size");
   }
   for (const Operand* operand : {&a, &b, &c}) {
-    if (operand->leading < std::max(1, operand->stored_rows())) {
+    if (operand->leading < std::max<std::int64_t>(1, operand->stored_rows())) {
       return refuse_call(CUBLAS_STATUS_INVALID_VALUE,
                          "leading dimension " + std::to_string(operand->leading) + " of a matrix of " +
                              std::to_string(operand->stored_rows()) + " rows");
@@ -292,15 +291,26 @@ const char* cublasGetStatusString(cublasStatus_t status) {
   }
 }
 
-cublasStatus_t cublasGemmStridedBatchedEx(
-    cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation, int m, int n, int k,
-    const void* alpha, const void* a, cudaDataType a_type, int a_leading, long long a_stride, const void* b,
-    cudaDataType b_type, int b_leading, long long b_stride, const void* beta, void* c, cudaDataType c_type,
-    int c_leading, long long c_stride, int batch, cublasComputeType_t compute, cublasGemmAlgo_t) {
+cublasStatus_t cublasGemmStridedBatchedEx_64(
+    cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation, std::int64_t m,
+    std::int64_t n, std::int64_t k, const void* alpha, const void* a, cudaDataType a_type,
+    std::int64_t a_leading, long long a_stride, const void* b, cudaDataType b_type, std::int64_t b_leading,
+    long long b_stride, const void* beta, void* c, cudaDataType c_type, std::int64_t c_leading,
+    long long c_stride, std::int64_t batch, cublasComputeType_t compute, cublasGemmAlgo_t) {
   const Operand left{a, a_type, a_leading, a_stride, m, k, a_operation != CUBLAS_OP_N};
   const Operand right{b, b_type, b_leading, b_stride, k, n, b_operation != CUBLAS_OP_N};
   const Operand target{c, c_type, c_leading, c_stride, m, n, false};
   return multiply(handle, {left, right, target, batch, false}, alpha, beta, compute);
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(
+    cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation, int m, int n, int k,
+    const void* alpha, const void* a, cudaDataType a_type, int a_leading, long long a_stride, const void* b,
+    cudaDataType b_type, int b_leading, long long b_stride, const void* beta, void* c, cudaDataType c_type,
+    int c_leading, long long c_stride, int batch, cublasComputeType_t compute, cublasGemmAlgo_t algorithm) {
+  return cublasGemmStridedBatchedEx_64(handle, a_operation, b_operation, m, n, k, alpha, a, a_type, a_leading,
+                                       a_stride, b, b_type, b_leading, b_stride, beta, c, c_type, c_leading,
+                                       c_stride, batch, compute, algorithm);
 }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t a_operation,

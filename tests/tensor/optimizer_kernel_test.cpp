@@ -57,11 +57,11 @@ TEST_CASE("adam gives PyTorch's numbers") {
           CAPTURE(c.name);
           Elements p(dtype, {2}), g(dtype, {2}), m(dtype, {2}), v(dtype, {2}), most(dtype, {2});
           p.fill({1, -2});
-          for (int t = 1; t <= 3; ++t) {
+          for (int64_t t = 1; t <= 3; ++t) {
             g.fill([&](int64_t i) { return maximize ? -kGrads[t - 1][i] : kGrads[t - 1][i]; });
             AdamArgs args = adam_args(.1, c.weight_decay, c.decoupled);
             args.maximize = maximize;
-            adam(table(reference), adam_tensors(.1, t, p, g, m, v, c.amsgrad ? most.view() : View{}), args);
+            adam(table(reference), adam_tensors(t, p, g, m, v, c.amsgrad ? most.view() : View{}), args);
             for (int64_t i = 0; i < 2; ++i) CHECK(p[i] == doctest::Approx(c.after[t - 1][i]).epsilon(3e-7));
           }
           if (c.weight_decay == 0) {
@@ -80,7 +80,7 @@ TEST_CASE("adam adds eps after the bias correction") {
   for (bool reference : {false, true}) {
     Elements p(float32, {2}), g(float32, {2}), m(float32, {2}), v(float32, {2});
     g.fill({1e-8, 1e-12});
-    adam(table(reference), adam_tensors(.1, 1, p, g, m, v), adam_args(.1));
+    adam(table(reference), adam_tensors(1, p, g, m, v), adam_args(.1));
     CHECK(p[0] == doctest::Approx(-0.05).epsilon(1e-5));
     CHECK(p[1] == doctest::Approx(-9.999e-6).epsilon(1e-4));
   }
@@ -90,7 +90,7 @@ TEST_CASE("a zero gradient of a float16 parameter leaves it alone") {
   for (bool reference : {false, true}) {
     Elements p(float16, {1}), g(float16, {1}), m(float32, {1}), v(float32, {1});
     p.set(0, 1);
-    adam(table(reference), adam_tensors(.1, 1, p, g, m, v), adam_args(.1));
+    adam(table(reference), adam_tensors(1, p, g, m, v), adam_args(.1));
     CHECK(p[0] == 1);  // not 0 / 0, as it would be with eps in float16
   }
 }
@@ -101,13 +101,18 @@ TEST_CASE("without weight decay an infinite parameter stays out of its gradient,
     Elements p(float32, {2}), g(float32, {2}), m(float32, {2}), v(float32, {2});
     p.fill({INFINITY, 1});
     g.fill({2, 2});
-    adam(table(reference), adam_tensors(.1, 1, p, g, m, v), adam_args(.1));
+    adam(table(reference), adam_tensors(1, p, g, m, v), adam_args(.1));
     CHECK(p[0] == INFINITY);
     CHECK(m[0] == m[1]);
     CHECK(v[0] == v[1]);
     Elements buffer(float32, {2});
-    sgd(table(reference), {p.view(), g.view(), buffer.view(), true},
-        {.lr = .1, .momentum = .9, .dampening = 0, .weight_decay = 0, .nesterov = false, .maximize = false});
+    sgd(table(reference), {p.view(), g.view(), buffer.view(), steps_before(1)},
+        {.state = {number(.1)},
+         .momentum = .9,
+         .dampening = 0,
+         .weight_decay = 0,
+         .nesterov = false,
+         .maximize = false});
     CHECK(p[0] == INFINITY);
     CHECK(buffer[0] == 2);
   }
@@ -135,17 +140,22 @@ TEST_CASE("many parameters in one call: as one after the other") {
   }
   std::vector<Parameter> apart = together;
   const AdamArgs adam_options = adam_args(0.01, 0.1);
-  const SgdArgs sgd_options{
-      .lr = .1, .momentum = .9, .dampening = 0, .weight_decay = .1, .nesterov = true, .maximize = false};
+  const SgdArgs sgd_options{.state = {number(.1)},
+                            .momentum = .9,
+                            .dampening = 0,
+                            .weight_decay = .1,
+                            .nesterov = true,
+                            .maximize = false};
   std::vector<AdamTensors> all_adam;
   std::vector<SgdTensors> all_sgd;
   for (size_t i = 0; i < together.size(); ++i) {  // each at a step of its own
     Parameter &x = together[i], &y = apart[i];
-    const int t = static_cast<int>(i) + 1;
-    all_adam.push_back(adam_tensors(.01, t, x.param, x.grad, x.first, x.second));
-    all_sgd.push_back({x.param.view(), x.grad.view(), x.first.view(), i % 2 == 0});
-    adam(table(false), adam_tensors(.01, t, y.param, y.grad, y.first, y.second), adam_options);
-    sgd(table(false), {y.param.view(), y.grad.view(), y.first.view(), i % 2 == 0}, sgd_options);
+    const auto t = static_cast<int64_t>(i) + 1;
+    all_adam.push_back(adam_tensors(t, x.param, x.grad, x.first, x.second));
+    all_sgd.push_back({x.param.view(), x.grad.view(), x.first.view(), steps_before(i % 2 == 0 ? 1 : 2)});
+    adam(table(false), adam_tensors(t, y.param, y.grad, y.first, y.second), adam_options);
+    sgd(table(false), {y.param.view(), y.grad.view(), y.first.view(), steps_before(i % 2 == 0 ? 1 : 2)},
+        sgd_options);
   }
   const int threads = num_threads();
   set_num_threads(3);
@@ -170,10 +180,11 @@ TEST_CASE("sgd gives PyTorch's numbers") {
           CAPTURE(c.name);
           Elements p(dtype, {2}), g(dtype, {2}), buffer(dtype, {2});
           p.fill({1, -2});
-          for (int t = 1; t <= 3; ++t) {
+          for (int64_t t = 1; t <= 3; ++t) {
             g.fill([&](int64_t i) { return maximize ? -kGrads[t - 1][i] : kGrads[t - 1][i]; });
-            sgd(table(reference), {p.view(), g.view(), c.momentum != 0 ? buffer.view() : View{}, t == 1},
-                {.lr = .1,
+            sgd(table(reference),
+                {p.view(), g.view(), c.momentum != 0 ? buffer.view() : View{}, steps_before(t)},
+                {.state = {number(.1)},
                  .momentum = c.momentum,
                  .dampening = c.dampening,
                  .weight_decay = c.weight_decay,
@@ -210,7 +221,7 @@ TEST_CASE("optimizers on the CPU agree with the naive loops") {
         most.fill([&](int64_t) { return 0.1 + static_cast<double>(random() % 1000) / 500; });
         for (bool option : {false, true}) {  // amsgrad, and momentum
           Elements p2 = p, m2 = m, v2 = v, most2 = most, gradient = g;
-          const SgdArgs sgd_args{.lr = .01,
+          const SgdArgs sgd_args{.state = {number(.01)},
                                  .momentum = .9,
                                  .dampening = .1,
                                  .weight_decay = .1,
@@ -219,9 +230,9 @@ TEST_CASE("optimizers on the CPU agree with the naive loops") {
           const auto step = [&](bool reference, Elements& param, Elements& first, Elements& second,
                                 Elements& third) {
             const Kernels kernels = table(reference);
-            adam(kernels, adam_tensors(0.01, 5, param, g, first, second, option ? third.view() : View{}),
+            adam(kernels, adam_tensors(5, param, g, first, second, option ? third.view() : View{}),
                  adam_args(0.01, 0.1));
-            sgd(kernels, {param.view(), g.view(), option ? first.view() : View{}, false}, sgd_args);
+            sgd(kernels, {param.view(), g.view(), option ? first.view() : View{}, steps_before(2)}, sgd_args);
           };
           step(false, p, m, v, most);
           step(true, p2, m2, v2, most2);
@@ -237,6 +248,37 @@ TEST_CASE("optimizers on the CPU agree with the naive loops") {
           }
         }
       }
+    }
+  }
+}
+
+TEST_CASE("a step whose gradients are not finite changes nothing, and is not counted") {
+  for (bool reference : {false, true}) {
+    for (float found : {1.0f, 2.0f, 0.0f}) {
+      CAPTURE(reference);
+      CAPTURE(found);
+      Elements p(float32, {2}), g(float32, {2}), m(float32, {2}), v(float32, {2}), buffer(float32, {2});
+      p.fill({1, -2});
+      g.fill({INFINITY, 1});
+      AdamArgs args = adam_args(.1);
+      args.state.found_inf = number(found);
+      args.state.loss_scale = number(8.0f);
+      const AdamTensors tensors = adam_tensors(1, p, g, m, v);
+      adam(table(reference), tensors, args);
+      const SgdTensors others{p.view(), g.view(), buffer.view(), steps_before(1)};
+      sgd(table(reference), others,
+          {.state = args.state,
+           .momentum = .9,
+           .dampening = 0,
+           .weight_decay = 0,
+           .nesterov = false,
+           .maximize = false});
+      CHECK((p[1] == -2) == (found != 0));
+      CHECK((g[1] == 1) == (found != 0));
+      CHECK((m[1] == 0) == (found != 0));
+      CHECK((buffer[1] == 0) == (found != 0));
+      CHECK(*tensors.steps.as<int64_t>() == (found != 0 ? 0 : 1));
+      CHECK(*others.steps.as<int64_t>() == (found != 0 ? 0 : 1));
     }
   }
 }

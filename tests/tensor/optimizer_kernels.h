@@ -1,7 +1,7 @@
 // The optimizers' kernels as their tests call them: one parameter, and what differs from the defaults.
 #pragma once
 
-#include <cmath>
+#include <deque>
 
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/reference/kernel_families.h"
@@ -17,26 +17,35 @@ inline Kernels table(bool reference) {
 
 inline constexpr double kBeta1 = 0.9, kBeta2 = 0.999;
 
+/// A number where kernels read it, as long as the test program lives.
+template <class T>
+View number(T value) {
+  static std::deque<T> numbers;
+  return {&numbers.emplace_back(value), dtype_of<T>, {}, {}};
+}
+/// The state before step t.
+inline View steps_before(int64_t t) { return number(t - 1); }
+
 /// What the kernel is told.
 inline AdamArgs adam_args(double lr, double weight_decay = 0, bool decoupled = false) {
-  return {.beta1 = kBeta1,
+  return {.state = {number(lr)},
+          .beta1 = kBeta1,
           .beta2 = kBeta2,
           .eps = 1e-8,
-          .weight_decay = decoupled ? 0 : weight_decay,
-          .decay = decoupled ? 1 - lr * weight_decay : 1,
+          .weight_decay = weight_decay,
+          .decoupled = decoupled,
           .maximize = false};
 }
 
 /// One parameter's tensors, at step t.
-inline AdamTensors adam_tensors(double lr, int t, Elements& param, Elements& grad, Elements& first,
-                                Elements& second, const View& most = {}) {
+inline AdamTensors adam_tensors(int64_t t, Elements& param, Elements& grad, Elements& first, Elements& second,
+                                const View& most = {}) {
   return {.param = param.view(),
           .grad = grad.view(),
           .exp_avg = first.view(),
           .exp_avg_sq = second.view(),
           .max_exp_avg_sq = most,
-          .step_size = lr / (1 - std::pow(kBeta1, t)),
-          .bias2_sqrt = std::sqrt(1 - std::pow(kBeta2, t))};
+          .steps = steps_before(t)};
 }
 
 /// The kernels for one parameter.

@@ -130,18 +130,17 @@ TEST_CASE("adam and sgd with a loss scale: as unscaling first") {
           const auto step = [&](Elements& param, std::vector<Elements>& grad, Elements& first,
                                 Elements& second, const View& loss_scale) {
             AdamArgs args = adam_args(0.01, 0.1);
-            args.loss_scale = loss_scale;
+            args.state.loss_scale = loss_scale;
             if (use_adam)
-              adam(table(reference), adam_tensors(0.01, 5, param, grad[0], first, second), args);
+              adam(table(reference), adam_tensors(5, param, grad[0], first, second), args);
             else
-              sgd(table(reference), {param.view(), grad[0].view(), first.view(), false},
-                  {.lr = .1,
+              sgd(table(reference), {param.view(), grad[0].view(), first.view(), steps_before(2)},
+                  {.state = {number(.1), loss_scale},
                    .momentum = .9,
                    .dampening = 0,
                    .weight_decay = .1,
                    .nesterov = false,
-                   .maximize = true,
-                   .loss_scale = loss_scale});
+                   .maximize = true});
           };
           step(p, g, m, v, scale.view());
           unscale(reference, g2, 1024, true);

@@ -27,7 +27,7 @@ def files(root):
                 yield path.relative_to(root)
 
 
-def sources(root, suffixes=(".h", ".cpp", ".def")):
+def sources(root, suffixes=(".h", ".cpp", ".def", ".cuh", ".cu")):
     """{path: text} of the C++ files."""
     return {path.as_posix(): (root / path).read_text() for path in files(root) if path.suffix in suffixes}
 

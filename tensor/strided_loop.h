@@ -8,7 +8,7 @@
 
 #include "tensor/kernels.h"
 
-namespace mezzo::cpu {
+namespace mezzo {
 
 /// Walks the elements of views of one shape together. Dimensions of size 1 are dropped, the rest ordered by
 /// the first view's strides (the output's, so that writing is sequential) and merged where every view allows
@@ -102,4 +102,4 @@ class StridedLoop {
   std::array<Offsets, Shape::max_dims> strides_{};
 };
 
-}  // namespace mezzo::cpu
+}  // namespace mezzo

@@ -1,0 +1,255 @@
+#include "cuda/allocator.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "cuda/check.h"
+#include "cuda/context.h"
+#include "tensor/error.h"
+
+namespace mezzo::cuda {
+
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kStep = 512;        // sizes of blocks are multiples of it
+constexpr size_t kMostSmall = kMiB;  // blocks up to here come from small segments
+constexpr size_t kSmallSegment = 2 * kMiB, kLargeSegment = 20 * kMiB;
+constexpr size_t kMostShared = 10 * kMiB;  // larger blocks get segments of their own, in steps of 2 MiB
+
+size_t rounded(size_t bytes, size_t step) { return (std::max<size_t>(bytes, 1) + step - 1) / step * step; }
+
+size_t segment_size(size_t size) {
+  if (size <= kMostSmall) return kSmallSegment;
+  return size <= kMostShared ? kLargeSegment : rounded(size, 2 * kMiB);
+}
+
+/// While it lives, this thread may call what the capture of a stream forbids: cudaMalloc is no work of the
+/// stream.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+}  // namespace
+
+bool Allocator::Fit::operator()(const Block* a, const Block* b) const {
+  if (a->stream != b->stream) return std::less<>()(a->stream, b->stream);
+  return a->size != b->size ? a->size < b->size : std::less<>()(a->data, b->data);
+}
+
+void* Allocator::allocate(size_t bytes, cudaStream_t stream) {
+  const size_t size = rounded(bytes, kStep);
+  const std::lock_guard lock(mutex_);
+  Pool& pool = capturing_ && stream == capturing_ ? pools_.at(last_pool_) : main_;
+  if (!capturing_) finish_pending(false);
+  Block* block = find_free(pool, size, stream);
+  if (!block) block = new_segment(pool, size, stream);
+  if (!block && !capturing_) {
+    finish_pending(true);
+    give_back(main_);
+    block = find_free(pool, size, stream);
+    if (!block) block = new_segment(pool, size, stream);
+  }
+  if (!block) fail_exhausted(bytes);
+  split(block, size);
+  live_.emplace(block->data, block);
+  stats_.live += block->size;
+  stats_.peak = std::max(stats_.peak, stats_.live);
+  return block->data;
+}
+
+/// Takes the smallest free block that is large enough; null if there is none.
+Allocator::Block* Allocator::find_free(Pool& pool, size_t size, cudaStream_t stream) {
+  Block wanted{&pool, size <= kMostSmall, stream, nullptr, size};
+  FreeBlocks& blocks = pool.of(wanted);
+  const auto found = blocks.lower_bound(&wanted);
+  if (found == blocks.end() || (*found)->stream != stream) return nullptr;
+  Block* const block = *found;
+  blocks.erase(found);
+  block->free = false;
+  stats_.cached -= block->size;
+  return block;
+}
+
+/// A block that is a whole segment, from the device; null if it has no memory.
+Allocator::Block* Allocator::new_segment(Pool& pool, size_t size, cudaStream_t stream) {
+  const size_t whole = segment_size(size);
+  const RelaxedCapture relaxed;
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, whole);
+  if (status == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());  // passed over: the next call is not to report it
+    return nullptr;
+  }
+  check(status, "allocating memory");
+  ++stats_.system_allocations;
+  return new Block{&pool, size <= kMostSmall, stream, static_cast<std::byte*>(data), whole};
+}
+
+/// Cuts a block to `size` if what is left is worth keeping.
+void Allocator::split(Block* block, size_t size) {
+  const size_t left = block->size - size;
+  if (left < (block->small ? kStep : kMostSmall)) return;
+  auto* const rest = new Block{block->pool, block->small, block->stream, block->data + size,
+                               left,        true,         block,         block->after};
+  if (rest->after) rest->after->before = rest;
+  block->after = rest;
+  block->size = size;
+  rest->pool->of(*rest).insert(rest);
+  stats_.cached += left;
+}
+
+void Allocator::release(void* data) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(data);
+  Block* const block = found->second;
+  live_.erase(found);
+  stats_.live -= block->size;
+  if (capturing_ && block->pool == &main_)
+    pools_.at(last_pool_).held.push_back(block);
+  else if (block->used_by.empty())
+    put_back(block);
+  else
+    await_streams(block);
+}
+
+/// Makes a block free, and one with its free neighbours.
+void Allocator::put_back(Block* block) {
+  stats_.cached += block->size;
+  for (Block* neighbour : {block->before, block->after}) {
+    if (neighbour && neighbour->free) absorb(block, neighbour);
+  }
+  block->free = true;
+  block->pool->of(*block).insert(block);
+  if (block->pool->dropped) give_back(*block->pool);
+}
+
+void Allocator::absorb(Block* block, Block* neighbour) {
+  neighbour->pool->of(*neighbour).erase(neighbour);
+  if (neighbour == block->before) {
+    block->data = neighbour->data;
+    block->before = neighbour->before;
+    if (block->before) block->before->after = block;
+  } else {
+    block->after = neighbour->after;
+    if (block->after) block->after->before = block;
+  }
+  block->size += neighbour->size;
+  delete neighbour;
+}
+
+void Allocator::record_stream(void* data, cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  Block* const block = live_.at(data);
+  std::vector<cudaStream_t>& streams = block->used_by;
+  if (stream != block->stream && std::find(streams.begin(), streams.end(), stream) == streams.end())
+    streams.push_back(stream);
+}
+
+/// A released block stays out of the pool until the streams that use it have come to where they are now.
+void Allocator::await_streams(Block* block) {
+  for (cudaStream_t stream : block->used_by) {
+    cudaEvent_t event = nullptr;
+    if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) continue;  // at exit
+    cudaEventRecord(event, stream);
+    pending_.push_back({event, block});
+    ++block->waits_for;
+  }
+  block->used_by.clear();
+  if (block->waits_for == 0) put_back(block);
+}
+
+/// Makes the blocks free whose events have come; waits for all of them if `wait`.
+void Allocator::finish_pending(bool wait) {
+  std::erase_if(pending_, [&](const Pending& pending) {
+    const cudaError_t status = wait ? cudaEventSynchronize(pending.event) : cudaEventQuery(pending.event);
+    if (status == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());
+      return false;
+    }
+    check(status, "waiting for a stream");
+    cudaEventDestroy(pending.event);
+    if (--pending.block->waits_for == 0) put_back(pending.block);
+    return true;
+  });
+}
+
+/// Gives the segments that are wholly free back to the device.
+void Allocator::give_back(Pool& pool) {
+  const RelaxedCapture relaxed;
+  for (FreeBlocks* blocks : {&pool.small, &pool.large}) {
+    std::erase_if(*blocks, [&](Block* block) {
+      if (block->before || block->after) return false;
+      cudaFree(block->data);
+      stats_.cached -= block->size;
+      delete block;
+      return true;
+    });
+  }
+}
+
+void Allocator::fail_exhausted(size_t bytes) {
+  size_t available = 0, total = 0;
+  static_cast<void>(cudaMemGetInfo(&available, &total));
+  fail("allocate", text("no memory on ", to_string(Device(Device::Type::cuda, device_)), " for ", bytes,
+                        " bytes; of ", total, " tensors hold ", stats_.live, ", the cache ", stats_.cached,
+                        ", and ", available, " are free"));
+}
+
+MemoryStats Allocator::stats() {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void Allocator::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  stats_.peak = stats_.live;
+}
+
+void Allocator::empty() {
+  const std::lock_guard lock(mutex_);
+  finish_pending(true);
+  give_back(main_);
+}
+
+void Allocator::begin_capture(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  if (capturing_) fail("cuda::Graph", "another thread is capturing a graph on this device");
+  finish_pending(false);
+  capturing_ = stream;
+  pools_[++last_pool_];
+}
+
+int Allocator::end_capture() {
+  const std::lock_guard lock(mutex_);
+  capturing_ = nullptr;
+  return last_pool_;
+}
+
+void Allocator::drop_pool(int number) {
+  const std::lock_guard lock(mutex_);
+  Pool& pool = pools_.at(number);
+  pool.dropped = true;
+  give_back(pool);
+  for (Block* block : pool.held) put_back(block);
+  pool.held.clear();
+}
+
+Allocator& allocator(int device) {
+  static auto* const allocators = [] {
+    auto* const all = new std::vector<std::unique_ptr<Allocator>>;
+    for (int i = 0; i < std::max(1, devices().count); ++i) all->push_back(std::make_unique<Allocator>(i));
+    return all;
+  }();
+  return *(*allocators)[static_cast<size_t>(device)];
+}
+
+}  // namespace mezzo::cuda

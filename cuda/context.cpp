@@ -1,0 +1,163 @@
+#include "cuda/context.h"
+
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "cuda/allocator.h"
+#include "cuda/check.h"
+#include "tensor/error.h"
+
+namespace mezzo::cuda {
+
+namespace {
+
+thread_local int current_device = 0;
+thread_local std::vector<std::unique_ptr<Context>> contexts;  // of the thread, by device
+
+/// cuBLAS's own default is what PyTorch found too small to be reproducible; NVIDIA's manual names 32 MiB for
+/// Hopper and 4 MiB for the cards before it.
+size_t blas_workspace_bytes(int device) {
+  int major = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for the device");
+  return size_t{major >= 9 ? 32u : 4u} << 20;
+}
+
+std::string version(int number) { return text(number / 1000, '.', number % 1000 / 10); }
+
+/// What `status`, of the search for devices, means. Without any driver CUDA speaks of one that is too old.
+std::string why_none(cudaError_t status) {
+  if (status == cudaSuccess || status == cudaErrorNoDevice) return "the driver finds none";
+  if (status != cudaErrorInsufficientDriver) return cudaGetErrorString(status);
+  int driver = 0, runtime = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  static_cast<void>(cudaRuntimeGetVersion(&runtime));
+  if (driver == 0) return "no NVIDIA driver is installed";
+  return text("the driver is for CUDA ", version(driver), ", and this build needs ", version(runtime));
+}
+
+}  // namespace
+
+const Devices& devices() {
+  static const Devices found = [] {
+    Devices result;
+    const cudaError_t status = cudaGetDeviceCount(&result.count);
+    if (status == cudaSuccess && result.count > 0) return result;
+    static_cast<void>(cudaGetLastError());
+    result.count = 0;
+    result.absence = why_none(status);
+    return result;
+  }();
+  return found;
+}
+
+Staging::~Staging() {
+  for (cudaEvent_t event : events_) {
+    if (event) cudaEventDestroy(event);
+  }
+  for (void* half : halves_) {
+    if (half) cudaFreeHost(half);
+  }
+}
+
+void* Staging::next() {
+  current_ = 1 - current_;
+  void*& half = halves_[current_];
+  cudaEvent_t& event = events_[current_];
+  if (!half) {
+    check(cudaMallocHost(&half, kBytes), "allocating page-locked memory");
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  } else {
+    check(cudaEventSynchronize(event), "waiting for a copy");
+  }
+  return half;
+}
+
+void Staging::used_by(cudaStream_t stream) {
+  check(cudaEventRecord(events_[current_], stream), "recording an event");
+}
+
+Context::~Context() {
+  if (blas_) cublasDestroy(blas_);
+  if (dnn_) cudnnDestroy(dnn_);
+  if (workspace_) allocator(device_).release(workspace_);
+}
+
+cudaStream_t Context::stream() { return stream_ ? stream_ : main_stream(device_); }
+
+cublasHandle_t Context::blas() {
+  const cudaStream_t now = stream();
+  if (!blas_) {
+    check(cublasCreate(&blas_), "starting cuBLAS");
+    // Sums of 16-bit products stay in float32 also where they are cut in parts.
+    check(cublasSetMathMode(blas_, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION), "setting up cuBLAS");
+  }
+  if (blas_stream_ != now) {
+    // Setting the stream takes the workspace away, and one belongs to a stream as other memory does.
+    check(cublasSetStream(blas_, now), "giving cuBLAS a stream");
+    if (workspace_) allocator(device_).release(workspace_);
+    const size_t bytes = blas_workspace_bytes(device_);
+    workspace_ = allocator(device_).allocate(bytes, now);
+    check(cublasSetWorkspace(blas_, workspace_, bytes), "giving cuBLAS a workspace");
+    blas_stream_ = now;
+  }
+  return blas_;
+}
+
+cudnnHandle_t Context::dnn() {
+  const cudaStream_t now = stream();
+  if (!dnn_) check(cudnnCreate(&dnn_), "starting cuDNN");
+  if (dnn_stream_ != now) {
+    check(cudnnSetStream(dnn_, now), "giving cuDNN a stream");
+    dnn_stream_ = now;
+  }
+  return dnn_;
+}
+
+Context& context() {
+  const auto device = static_cast<size_t>(current_device);
+  if (contexts.size() <= device) contexts.resize(device + 1);
+  if (!contexts[device]) contexts[device] = std::make_unique<Context>(current_device);
+  return *contexts[device];
+}
+
+void select(int device) {
+  if (device == current_device) return;
+  check(cudaSetDevice(device), "selecting a device");
+  current_device = device;
+}
+
+cudaStream_t main_stream(int device) {
+  // Not the default stream, which would wait for all others. Never destroyed: threads may outlive main.
+  static const auto* const streams = [] {
+    auto* const all = new std::vector<cudaStream_t>;
+    const int before = current_device;
+    for (int i = 0; i < devices().count; ++i) {
+      select(i);
+      check(cudaStreamCreateWithFlags(&all->emplace_back(), cudaStreamNonBlocking), "making a stream");
+    }
+    select(before);
+    return all;
+  }();
+  return (*streams)[static_cast<size_t>(device)];
+}
+
+StreamGuard::StreamGuard(cudaStream_t stream)
+    : context_(context()), outer_(context_.exchange_stream(stream)) {}
+StreamGuard::~StreamGuard() { context_.exchange_stream(outer_); }
+
+Scratch::Scratch(size_t bytes)
+    : device_(context().device()), data_(allocator(device_).allocate(bytes, context().stream())) {}
+Scratch::~Scratch() { allocator(device_).release(data_); }
+
+void finish_launch(cudaError_t status, cudaStream_t stream) {
+  static const bool synchronous = [] {
+    const char* const setting = std::getenv("MEZZO_CUDA_SYNCHRONIZE");
+    return setting && std::string_view(setting) != "0";
+  }();
+  check(status, "launching a kernel");
+  if (synchronous) check(cudaStreamSynchronize(stream), "a kernel");
+}
+
+}  // namespace mezzo::cuda

@@ -1,0 +1,66 @@
+"""Finds the CUDA toolkit, cuBLAS and cuDNN: for meson.build, which has no way to look where Python's packages put them.
+
+`find.py TOOLKIT`, a folder or nothing, prints a line `name=path` for each of nvcc, include (the toolkit's headers),
+cublas_include, cudnn_include, and the libraries cudart, cublas, cudnn, those that are found. Nothing here is run.
+"""
+import glob
+import os
+import pathlib
+import shutil
+import site
+import sys
+
+
+def roots(toolkit):
+    """Folders that may hold bin/, include/ and lib/, the likeliest first."""
+    if toolkit:
+        yield toolkit
+        return
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        if os.environ.get(variable):
+            yield os.environ[variable]
+    if nvcc := shutil.which("nvcc"):
+        yield pathlib.Path(nvcc).resolve().parents[1]
+    yield "/usr/local/cuda"
+    yield "/usr"
+
+
+def packages():
+    """The same for what Python's packages nvidia-* install."""
+    for folder in [*site.getsitepackages(), site.getusersitepackages(), *sys.path]:
+        yield from sorted(glob.glob(os.path.join(folder, "nvidia", "*")), reverse=True)
+
+
+def first(patterns, folders):
+    for folder in folders:
+        for pattern in patterns:
+            for path in sorted(glob.glob(os.path.join(folder, pattern))):
+                return path
+    return None
+
+
+def library(name):
+    where = ("lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "targets/*/lib")
+    return [f"{folder}/lib{name}.so{suffix}" for suffix in ("", ".[0-9]*") for folder in where]
+
+
+def header(name):
+    return [f"{folder}/{name}" for folder in ("include", "targets/*/include")]
+
+
+def main():
+    toolkit = list(roots(sys.argv[1] if len(sys.argv) > 1 else ""))
+    everywhere = toolkit + list(packages())
+    found = {
+        "nvcc": first(["bin/nvcc"], everywhere),
+        "include": first(header("cuda_runtime_api.h"), everywhere),
+        "cublas_include": first(header("cublas_v2.h"), everywhere),
+        "cudnn_include": first(header("cudnn.h"), everywhere),
+        **{name: first(library(name), everywhere) for name in ("cudart", "cublas", "cudnn")},
+    }
+    for name, path in found.items():
+        if path:
+            print(f"{name}={os.path.dirname(path) if 'include' in name else path}")
+
+
+main()
