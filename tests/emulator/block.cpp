@@ -63,7 +63,6 @@ void Block::start(const Launch& launch, std::uint64_t number, const std::vector<
   nonzero_ = 0;
   failed_ = false;
   head_ = tail_ = 0;
-  queue_.resize(threads_);
   status_.assign(threads_, Status::fresh);
   fiber_of_.assign(threads_, nullptr);
   const unsigned warps = (threads_ + kWarpSize - 1) / kWarpSize;
@@ -166,9 +165,11 @@ void Block::leave(Fiber* fiber) {
   Fiber::switch_between(*fiber, caller_);
 }
 
-void Block::fail(cudaError_t code, const std::string& message) {
+void Block::fail(cudaError_t code, std::string message) {
   current.launch = 0;
-  device_error(code, message + running_thread());
+  message += running_thread();
+  device_error(code, message);
+  std::string().swap(message);  // this stack is abandoned, and with it what nobody frees before
   failed_ = true;
   leave(running_);
   std::abort();
@@ -179,11 +180,11 @@ void Block::fail(cudaError_t code, const std::string& message) {
 
 bool Block::next(unsigned& thread) {
   if (head_ == tail_) return false;
-  thread = queue_[head_++ % threads_];
+  thread = queue_[head_++ % kMaxThreads];
   return true;
 }
 
-void Block::make_ready(unsigned thread) { queue_[tail_++ % threads_] = thread; }
+void Block::make_ready(unsigned thread) { queue_[tail_++ % kMaxThreads] = thread; }
 
 void Block::make_ready_all(Status waiting) {
   order_.clear();
@@ -210,9 +211,10 @@ void Block::wake(unsigned warp, unsigned lanes) {
 void Block::resolve_stall() {
   if (done_ == threads_ || failed_) return;
   if (waiting_ + done_ == threads_) {  // of which some are done, or the last to come would have released it
-    fail(cudaErrorLaunchFailure, "__syncthreads() at " + to_string(barrier_at_) + " is reached by " +
-                                     std::to_string(waiting_) + " of " + std::to_string(threads_) +
-                                     " threads, the others have returned");
+    std::string message = "__syncthreads() at " + to_string(barrier_at_) + " is reached by " +
+                          std::to_string(waiting_) + " of " + std::to_string(threads_) +
+                          " threads, the others have returned";
+    fail(cudaErrorLaunchFailure, std::move(message));
   }
   std::string message = "deadlock";
   if (waiting_) {
@@ -228,7 +230,7 @@ void Block::resolve_stall() {
       message += lanes + to_string(meeting.at);
     }
   }
-  fail(cudaErrorLaunchTimeout, message);
+  fail(cudaErrorLaunchTimeout, std::move(message));
 }
 
 // Meetings
@@ -238,8 +240,9 @@ int Block::barrier(int value, Reduction reduction, Location at) {
   if (!waiting_) {
     barrier_at_ = at;
   } else if (!same_place(barrier_at_, at)) {
-    fail(cudaErrorLaunchFailure, "threads of one block wait at different barriers, at " +
-                                     to_string(barrier_at_) + " and " + to_string(at));
+    std::string message = "threads of one block wait at different barriers, at " + to_string(barrier_at_) +
+                          " and " + to_string(at);
+    fail(cudaErrorLaunchFailure, std::move(message));
   }
   nonzero_ += value != 0;
   ++waiting_;
@@ -263,16 +266,18 @@ const std::uint64_t* Block::meet(unsigned mask, std::uint64_t value, WarpOperati
   const unsigned number = current.thread / kWarpSize, lane = current.thread % kWarpSize;
   Warp& warp = warps_[number];
   if (!(mask >> lane & 1u)) {
-    fail(cudaErrorLaunchFailure,
-         "the lane that calls is not in the mask of the warp operation at " + to_string(at));
+    std::string message = "the lane that calls is not in the mask of the warp operation at " + to_string(at);
+    fail(cudaErrorLaunchFailure, std::move(message));
   }
   Rendezvous* const meeting = warp.meeting(mask);
   if (!meeting) {
-    fail(cudaErrorLaunchFailure, "too many masks in use at once by the warp operation at " + to_string(at));
+    std::string message = "too many masks in use at once by the warp operation at " + to_string(at);
+    fail(cudaErrorLaunchFailure, std::move(message));
   }
   if (meeting->arrived && (meeting->operation != operation || !same_place(meeting->at, at))) {
-    fail(cudaErrorLaunchFailure, "lanes of one warp are in different warp operations, at " +
-                                     to_string(meeting->at) + " and " + to_string(at));
+    std::string message = "lanes of one warp are in different warp operations, at " + to_string(meeting->at) +
+                          " and " + to_string(at);
+    fail(cudaErrorLaunchFailure, std::move(message));
   }
   meeting->operation = operation;
   meeting->at = at;
@@ -301,8 +306,9 @@ void Block::return_from_warp(unsigned thread) {
 void* Block::shared_variable(const void* key, std::size_t bytes, Location at) {
   if (void* const found = shared_.find(key)) return found;
   void* const made = shared_.make(key, bytes);
-  if (!made) fail(cudaErrorInvalidValue, "more than 48 KiB of static shared memory at " + to_string(at));
-  return made;
+  if (made) return made;
+  std::string message = "more than 48 KiB of static shared memory at " + to_string(at);
+  fail(cudaErrorInvalidValue, std::move(message));
 }
 
 }  // namespace emulator

@@ -1,6 +1,7 @@
 // The block that an OS thread runs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -35,7 +36,7 @@ class Block {
   unsigned active_lanes() const { return warps_[current.thread / kWarpSize].live(); }
   void* shared_variable(const void* key, std::size_t bytes, Location at);
   /// Ends the kernel with an error.
-  [[noreturn]] void fail(cudaError_t code, const std::string& message);
+  [[noreturn]] void fail(cudaError_t code, std::string message);
 
   const SharedMemory& shared() const { return shared_; }
   /// What runs, null between blocks.
@@ -70,8 +71,8 @@ class Block {
   const std::vector<uint3>* thread_indices_ = nullptr;
   unsigned threads_ = 0, done_ = 0;
   std::vector<Status> status_;
-  std::vector<Fiber*> fiber_of_;  ///< of each suspended thread
-  std::vector<unsigned> queue_;   ///< a ring of threads that can run
+  std::vector<Fiber*> fiber_of_;               ///< of each suspended thread
+  std::array<unsigned, kMaxThreads> queue_{};  ///< a ring of threads that can run; each is in it once at most
   std::size_t head_ = 0, tail_ = 0;
   std::vector<unsigned> order_;
   RandomNumbers random_{1};

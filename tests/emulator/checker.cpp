@@ -59,17 +59,53 @@ class Shadow {
 /// The launch in which a set of cells was used last.
 std::array<unsigned, Shadow::kLevels> used_in{};
 
-/// Of a device's memory or an OS thread's shared memory. They are few, and one of each is in use for long.
-Shadow& shadow_of(Range range, bool in_shared) {
-  static std::map<std::uintptr_t, Shadow> shadows;
-  static std::array<std::pair<std::uintptr_t, Shadow*>, 2> recent;
-  auto& [low, shadow] = recent[in_shared];
-  if (low != range.low) {
-    low = range.low;
-    shadow = &shadows.try_emplace(range.low, range).first->second;
+/// Memory of one kind that the running kernel may touch, and its cells.
+struct Region {
+  Range range;
+  Shadow* shadow = nullptr;
+
+  void enter(Range here) {
+    static std::map<std::uintptr_t, Shadow> shadows;  // of devices and of OS threads: they are few
+    range = here;
+    shadow = &shadows.try_emplace(here.low, here).first->second;
   }
-  return *shadow;
-}
+};
+
+/// What does not change during a launch. There is one at a time, since the checker has one worker.
+struct Scene {
+  unsigned launch = 0;
+  Region device, shared;
+  const SharedMemory* variables = nullptr;
+  std::array<Range, 4> allocations;  ///< that were touched last
+  std::size_t turn = 0;
+
+  static Scene& of(unsigned launch) {
+    static Scene scene;
+    if (scene.launch != launch) scene.enter(launch);
+    return scene;
+  }
+
+  /// Whether the access lies in one allocation of the device.
+  bool allocated(std::uintptr_t address, std::size_t bytes) {
+    for (const Range& allocation : allocations) {
+      if (allocation.contains(address, bytes)) return true;
+    }
+    const Range found = allocation_at(address);
+    if (!found.contains(address, bytes)) return false;
+    allocations[turn++ % allocations.size()] = found;
+    return true;
+  }
+
+ private:
+  void enter(unsigned number) {
+    const Block& block = Block::of_this_thread();
+    launch = number;
+    variables = &block.shared();
+    device.enter(addresses_of(block.launch()->device));
+    shared.enter(variables->mapping());
+    allocations.fill({});
+  }
+};
 
 /// The block of static thread-local variables, which plain `__shared__` and the emulator's own state are in.
 Range thread_locals() {
@@ -89,9 +125,9 @@ Range thread_locals() {
 
 std::string line_of(std::uint32_t place) { return source_line(&__executable_start + place); }
 
-std::string describe(const Access& access) {
-  return line_of(access.place) + " (block " + std::to_string(access.block) + ", thread " +
-         std::to_string(access.thread) + ")";
+std::string describe(const Origin& origin) {
+  return line_of(origin.place) + " (block " + std::to_string(origin.block) + ", thread " +
+         std::to_string(origin.thread) + ")";
 }
 
 const char* verb(AccessKind kind) { return kind == AccessKind::write ? "write" : "read"; }
@@ -125,32 +161,14 @@ std::string describe_memory(std::uintptr_t address, std::size_t bytes) {
                                             running_thread());
 }
 
-[[gnu::cold, gnu::noinline]] void report_race(AccessKind kind, AccessKind before_kind, const Access& now,
-                                              const Access& before) {
+[[gnu::cold, gnu::noinline]] void report_race(AccessKind kind, AccessKind before_kind, const Origin& now,
+                                              const Origin& before) {
   const Unchecked scope;
   static std::set<std::pair<std::uint32_t, std::uint32_t>> reported;
   if (!reported.insert({before.place, now.place}).second) return;
   device_error(cudaErrorLaunchFailure, std::string("race, ") + verb(kind) + " after " + verb(before_kind) +
                                            ": " + describe(now) + " and " + describe(before) +
                                            running_thread());
-}
-
-/// Whether the access lies in one allocation of the device that runs.
-bool in_allocation(std::uintptr_t address, std::size_t bytes) {
-  static std::array<Range, 4> recent;  // allocations of this launch that were found last
-  static std::size_t turn = 0;
-  static unsigned launch = 0;
-  if (launch != current.launch) {
-    recent.fill({});
-    launch = current.launch;
-  }
-  for (const Range& range : recent) {
-    if (range.contains(address, bytes)) return true;
-  }
-  const Range found = allocation_at(address);
-  if (!found.contains(address, bytes)) return false;
-  recent[turn++ % recent.size()] = found;
-  return true;
 }
 
 /// Memory besides the device's that a thread may touch.
@@ -175,11 +193,11 @@ bool compare(Shadow& shadow, std::size_t level, std::uintptr_t address, std::siz
   Cell* const end = shadow.cells(level, address + bytes - 1) + 1;
   for (Cell* cell = first; cell != end; ++cell) {
     if (cell->writes.conflicts_with(now)) {
-      report_race(kind, AccessKind::write, now, cell->writes.culprit(now));
+      report_race(kind, AccessKind::write, now.origin, cell->writes.culprit(now));
       return false;
     }
     if (kind == AccessKind::write && cell->reads.conflicts_with(now)) {
-      report_race(kind, AccessKind::read, now, cell->reads.culprit(now));
+      report_race(kind, AccessKind::read, now.origin, cell->reads.culprit(now));
       return false;
     }
     if (remember) (kind == AccessKind::write ? cell->writes : cell->reads).add(now);
@@ -191,39 +209,36 @@ bool compare(Shadow& shadow, std::size_t level, std::uintptr_t address, std::siz
 
 void check_access(const volatile void* pointer, std::size_t bytes, AccessKind kind, bool atomic, bool aligned,
                   const void* return_address) {
-  if (!current.launch || bytes == 0) return;  // host code of the .cu file
+  const unsigned launch = current.launch;
+  if (!launch || bytes == 0) return;  // host code of the .cu file
   const std::uintptr_t address = address_of(pointer);
   if (current.stack.contains(address)) return;
   const Unchecked scope;
   const auto place = static_cast<std::uint32_t>(address_of(return_address) - address_of(&__executable_start));
-  const Block& block = Block::of_this_thread();
-  const Range device = addresses_of(block.launch()->device), shared = block.shared().mapping();
-  const unsigned launch = block.launch()->number;
-  const bool in_shared = shared.contains(address);
+  Scene& scene = Scene::of(launch);
+  const bool in_shared = scene.shared.range.contains(address);
   if (in_shared) {
-    if (!block.shared().variable_at(address).contains(address, bytes)) {
+    if (!scene.variables->variable_at(address).contains(address, bytes)) {
       return report_address(address, bytes, kind, place, "outside a shared variable");
     }
-  } else if (!device.contains(address)) {
+  } else if (!scene.device.range.contains(address)) {
     if (!is_own(address, bytes, kind)) report_address(address, bytes, kind, place, "");
     return;
-  } else if (!in_allocation(address, bytes)) {
+  } else if (!scene.allocated(address, bytes)) {
     return report_address(address, bytes, kind, place, "");
   }
-  if (aligned && address % bytes != 0) {
+  if (aligned && (address & (bytes - 1)) != 0) {  // a power of two
     return report_address(address, bytes, kind, place, "not aligned to its size");
   }
 
   Access now;
+  now.origin = {current.block, place, static_cast<std::uint16_t>(current.thread)};
   // Another block's shared memory is other memory, though at the same addresses: as if of another launch.
   now.launch = in_shared ? current.run : launch;
-  now.block = current.block;
   now.barriers = current.barriers;
   now.warp_syncs = current.warp_syncs;
-  now.place = place;
-  now.thread = static_cast<std::uint16_t>(current.thread);
   now.atomic = atomic;
-  Shadow& shadow = shadow_of(in_shared ? shared : device, in_shared);
+  Shadow& shadow = *(in_shared ? scene.shared : scene.device).shadow;
   const std::size_t own = level_of(address, bytes);
   used_in[own] = launch;
   for (std::size_t level = 0; level < Shadow::kLevels; ++level) {

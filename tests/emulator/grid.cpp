@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "tests/emulator/block.h"
 #include "tests/emulator/diagnosis.h"
@@ -70,7 +72,8 @@ int barrier(int value, Reduction reduction, Location at) {
 }
 
 void trap(const char* what, Location at) {
-  Block::of_this_thread().fail(cudaErrorLaunchFailure, std::string(what) + " at " + to_string(at));
+  std::string message = std::string(what) + " at " + to_string(at);
+  Block::of_this_thread().fail(cudaErrorLaunchFailure, std::move(message));
 }
 
 std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, WarpOperation operation, Location at,

@@ -7,6 +7,8 @@
 
 namespace emulator {
 
+constexpr unsigned kMaxThreads = 1024;  ///< of a block; a power of two
+
 struct Launch {
   Kernel kernel;
   dim3 grid, block;

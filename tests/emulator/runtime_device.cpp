@@ -7,6 +7,7 @@
 
 #include "tests/emulator/capture.h"
 #include "tests/emulator/errors.h"
+#include "tests/emulator/launch.h"
 #include "tests/emulator/memory.h"
 #include "tests/emulator/runtime.h"
 #include "tests/emulator/settings.h"
@@ -78,8 +79,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->reservedSharedMemPerBlock = kSharedBytesReserved;
   properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
   properties->warpSize = kWarpSize;
-  properties->maxThreadsPerBlock = 1024;
-  properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = 1024;
+  properties->maxThreadsPerBlock = kMaxThreads;
+  properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = kMaxThreads;
   properties->maxThreadsDim[2] = 64;
   properties->maxGridSize[0] = 2147483647;
   properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;

@@ -20,7 +20,7 @@ namespace emulator {
 
 namespace {
 
-constexpr unsigned kMaxThreads = 1024, kMaxThreadsZ = 64;
+constexpr unsigned kMaxThreadsZ = 64;
 constexpr unsigned kMaxGridX = 2147483647, kMaxGridYZ = 65535;
 
 /// Dynamic shared memory that kernels may use beyond the default.
