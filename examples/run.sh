@@ -2,7 +2,9 @@
 # Builds and runs an example, or one file of your own:
 #   sh examples/run.sh NAME [ARGUMENTS]
 #   sh examples/run.sh path/to/my_model.cpp [ARGUMENTS]
-# The program runs in the folder that you are in.
+#   sh examples/run.sh NAME --device cuda --emulate [--check] [ARGUMENTS]
+# The program runs in the folder that you are in. --emulate: CUDA's kernels run on the processor, each thread by
+# itself, with no GPU; for learning and for tests, on small sizes. --check: each access to memory is checked too.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/examples/setup.sh"
@@ -20,6 +22,24 @@ outdated() {
   newer=$(find "$build/libmezzo.a" "$build/examples/compile" $headers -newer "$program" 2>/dev/null) ||
     return 0
   [ -n "$newer" ]
+}
+
+# Sets $flavour, the end of the program's name, and $arguments, quoted, without those that are about emulation.
+take_emulation() {
+  flavour= checks= arguments=
+  for argument; do
+    case $argument in
+      --emulate) flavour=_emulated ;;
+      --check) checks=yes ;;
+      *) arguments="$arguments '$(printf '%s' "$argument" | sed "s/'/'\\\\''/g")'" ;;
+    esac
+  done
+  if [ -n "$checks" ]; then
+    [ -n "$flavour" ] || { say "run.sh: --check goes with --emulate" && exit 2; }
+    flavour=_checked
+    export CUDA_EMULATOR_WORKERS=1
+  fi
+  [ -z "$flavour" ] || say "CUDA is emulated by the processor: results are a GPU's but for rounding, times are not"
 }
 
 name=${1-}
@@ -50,8 +70,10 @@ case $name in
       exit 2
     fi
     shift
-    set_up "examples/$name"
-    program=$build/examples/$name
+    take_emulation "$@"
+    eval "set -- $arguments"
+    set_up "examples/$name$flavour"
+    program=$build/examples/$name$flavour
     ;;
 esac
 exec "$program" "$@"

@@ -1,0 +1,181 @@
+// cuda::Graph: a captured training step beside the same steps one by one.
+#include "tensor/cuda_graph.h"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+
+#include "amp/autocast.h"
+#include "amp/grad_scaler.h"
+#include "autograd/engine.h"
+#include "autograd/ops.h"
+#include "examples/checkerboard.h"
+#include "nn/nn.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
+#include "tensor/random.h"
+#include "tests/error_text.h"
+#include "tests/values.h"
+
+using namespace mezzo;
+
+namespace {
+
+/// The checkerboard's network on 16 x 16 pixels, in float16 with a scaler.
+struct Training {
+  Tensor inputs, targets, loss;
+  examples::Net net = seeded_net();
+  optim::Adam adam;
+  amp::GradScaler scaler;
+
+  explicit Training(const Device& device, double scale = 65536)
+      : adam(net.to(device).parameters(), {.lr = 1e-3}),
+        scaler(device, {.init_scale = scale, .growth_interval = 7}) {
+    inputs = rand({1, 2, 16, 16}).to(device).contiguous(channels_last);
+    targets = rand({1, 1, 16, 16}).to(device);
+  }
+
+  void step() {
+    adam.zero_grad();
+    {
+      const amp::Autocast autocast(inputs.device(), float16);
+      loss = mse_loss(net(inputs), targets);
+    }
+    scaler.scale(loss).backward();
+    scaler.step(adam);
+    scaler.update();
+  }
+
+ private:
+  static examples::Net seeded_net() {
+    manual_seed(5);
+    return examples::Net(16);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("float16 on CUDA beside float16 on the CPU: first gradients and 30 losses within 1 %") {
+  Training cpu("cpu"), cuda("cuda");
+  for (int step = 0; step < 30; ++step) {
+    cpu.step();
+    cuda.step();
+    if (step == 0) {
+      const auto here = cpu.net.named_parameters(), there = cuda.net.named_parameters();
+      for (size_t i = 0; i < here.size(); ++i) {
+        CAPTURE(here[i].first);
+        const Tensor g = here[i].second.grad().to(float64),
+                     difference = there[i].second.grad().cpu().to(float64) - g;
+        // A bias before a BatchNorm has a gradient of rounding alone.
+        const double size = g.norm().item<double>();
+        CHECK(difference.norm().item<double>() <= std::max(0.01 * size, 1e-5));
+      }
+    }
+    CAPTURE(step);
+    CHECK(cuda.loss.item<double>() == doctest::Approx(cpu.loss.item<double>()).epsilon(0.01));
+  }
+  CHECK(cuda.scaler.get_scale() == cpu.scaler.get_scale());
+}
+
+TEST_CASE("a captured step gives the losses of the steps one by one, to the bit") {
+  // From a scale that overflows, so that steps are skipped on the device, to one that grows.
+  for (const double scale : {65536.0, 0x1p40}) {
+    CAPTURE(scale);
+    Training one_by_one("cuda", scale), captured("cuda", scale);
+    const cuda::Graph graph([&] { captured.step(); }, "cuda", 2);
+    for (int step = 0; step < 2; ++step) one_by_one.step();
+    for (int step = 2; step < 30; ++step) {
+      one_by_one.step();
+      graph.replay();
+      CAPTURE(step);
+      REQUIRE(captured.loss.item<float>() == one_by_one.loss.item<float>());
+      REQUIRE(captured.scaler.get_scale() == one_by_one.scaler.get_scale());
+    }
+    const StateDict state = captured.adam.state_dict(), expected = one_by_one.adam.state_dict();
+    CHECK(state.at("state.0.step").item<int64_t>() == expected.at("state.0.step").item<int64_t>());
+  }
+}
+
+TEST_CASE("a replay reads its tensors as they are, and the learning rate of the options") {
+  for (const bool momentum : {false, true}) {
+    Tensor w = make({1, 2}, float32).requires_grad_(), x = make({3, 4}, float32);
+    optim::SGD sgd({w}, {.lr = .1, .momentum = momentum ? .5 : 0.});
+    const cuda::Graph graph(
+        [&] {
+          sgd.zero_grad();
+          (w * x).sum().backward();
+          sgd.step();
+        },
+        "cuda", 1);
+    Tensor v = make({1, 2}, float32).requires_grad_();
+    optim::SGD beside({v}, {.lr = .1, .momentum = momentum ? .5 : 0.});
+    const auto step_beside = [&] {
+      beside.zero_grad();
+      (v * x).sum().backward();
+      beside.step();
+    };
+    step_beside();
+    for (const double lr : {.1, .2, 0., 1.}) {
+      CAPTURE(lr);
+      x.copy_(make({lr, -lr}, float32));
+      sgd.groups()[0].options.lr = beside.groups()[0].options.lr = lr;
+      graph.replay();
+      step_beside();
+      CHECK(values(w) == values(v));
+    }
+  }
+}
+
+TEST_CASE("a graph outlives what it was made with") {
+  std::optional<cuda::Graph> graph;
+  Tensor sum;
+  {
+    Tensor w = make({1, 2}, float32).requires_grad_();
+    optim::Adam adam({w});
+    graph.emplace([&] {
+      adam.zero_grad();
+      sum = (w * w).sum();
+      sum.backward();
+      adam.step();
+    });
+  }
+  const float before = sum.item<float>();
+  graph->replay();
+  CHECK(sum.item<float>() < before);
+}
+
+TEST_CASE("what cannot be captured is refused by name, and leaves the device usable") {
+  Tensor x = make({1, 2, 3}, float32);
+  const auto refusal = [](const std::function<void()>& step) {
+    return error_text([&] { cuda::Graph graph(step, "cuda", 0); });
+  };
+  CHECK(refusal([&] { x.sum().item<float>(); }) ==
+        "cuda::Graph: reading a value on the CPU cannot be captured; keep it on the device, and read it "
+        "after a replay");
+  CHECK(refusal([&] { nonzero(x); }).find("reading a value on the CPU cannot be captured") !=
+        std::string::npos);
+  CHECK(refusal([&] { make({1}); }).find("a copy from the CPU cannot be captured") != std::string::npos);
+  CHECK(refusal([&] { rand({2}, {.device = "cuda"}); }).find("drawing random numbers cannot be captured") !=
+        std::string::npos);
+  CHECK(refusal([&] { cuda::Graph inner([] {}, "cuda", 0); }).find("another capture cannot be captured") !=
+        std::string::npos);
+  Tensor w = make({1, 2}, float32).requires_grad_();
+  optim::Adam adam({w});
+  CHECK(refusal([&] {
+          w.sum().backward();
+          adam.step();
+        }).find("the first step of an optimizer cannot be captured") != std::string::npos);
+  Training training("cuda");
+  training.step();
+  CHECK(refusal([&] {
+          training.adam.zero_grad();
+          training.scaler.scale(mse_loss(training.net(training.inputs), training.targets)).backward();
+          static_cast<void>(training.scaler.step(training.adam).skipped());
+        }).find("reading a value on the CPU cannot be captured") != std::string::npos);
+  CHECK(error_text([] { cuda::Graph graph([] {}, "cpu"); }) == "cuda::Graph: work on cpu has no graph");
+  CHECK(values(x + 1) == Values{2, 3, 4});
+  cuda::Graph graph([&] { x.add_(1); }, "cuda", 0);
+  CHECK(values(x) == Values{1, 2, 3});
+  graph.replay();
+  CHECK(values(x) == Values{2, 3, 4});
+}
