@@ -196,6 +196,20 @@ TEST_CASE("bfloat16 is asked of a card that has it, and otherwise float16 is nam
         }).find("has no bfloat16; float16 with a GradScaler does the same work") != std::string::npos);
 }
 
+// In a process of its own, which has no device afterwards (meson.build).
+TEST_CASE("a kernel that fails is reported by the op that launched it" * doctest::skip()) {
+  Tensor lost;
+  {
+    const Tensor x = zeros({1 << 20}, {.device = "cuda"});
+    lost = from_blob({x.view_of_memory().data, 4 << 20}, {1 << 20}, {.device = "cuda"});
+  }
+  empty_cache("cuda");
+  const std::string said = error_text([&] { lost.exp(); });
+  CHECK(said.starts_with("exp: CUDA: "));
+  CHECK(said.find("cudaErrorIllegalAddress") != std::string::npos);
+  CHECK(said.find("; input [1048576] float32 cuda; ") != std::string::npos);
+}
+
 TEST_CASE("two devices: copies between them, and no mixing") {
   if (device_count() < 2) return skip("there is one CUDA device");
   const Tensor x = counted({70, 30}).cuda(0), y = x.cuda(1);
