@@ -108,6 +108,8 @@ void check_history(std::string_view op, const Tensor& x);
 /// The same for each of the inputs, and if they are on different devices. With `mixes_numbers` a 0-d tensor
 /// in the CPU's memory goes with tensors of any device, as a number does.
 void check_inputs(std::string_view op, Inputs inputs, bool mixes_numbers = false);
+/// Throws what a device said as the Error of the op that ran.
+[[noreturn]] void fail_on_device(std::string_view op, Inputs inputs, const DeviceError& error);
 /// Gives `node` its edges.
 void connect(Node& node, Inputs inputs);
 /// Where forward returned one of its inputs: the same elements under a handle that can have a history of its
@@ -163,7 +165,7 @@ auto run_op(const Op& op, Inputs inputs) {
 /// Runs an op, its inputs cast first if a hook is set. What the op is made of is not cast again, but for a
 /// user's op that names no dtype.
 template <class Op>
-auto call(Op op, Inputs inputs) {
+auto call(Op op, Inputs inputs) try {
   check_inputs(
       name_of<Op>(), inputs, requires { Op::mixes_numbers; });
   const CastHook* const hook = cast_hook().get();  // kept by the guard that set it
@@ -182,6 +184,8 @@ auto call(Op op, Inputs inputs) {
   } else {
     return run_op(op, inputs);
   }
+} catch (const DeviceError& error) {
+  fail_on_device(name_of<Op>(), inputs, error);
 }
 
 template <class Op, std::same_as<Tensor>... T>

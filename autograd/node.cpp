@@ -154,6 +154,13 @@ void check_inputs(std::string_view op, Inputs inputs, bool mixes_numbers) {
   }
 }
 
+void fail_on_device(std::string_view op, Inputs inputs, const DeviceError& error) {
+  const Tensor none;
+  fail(op, error.what(), {{"input", inputs.empty() ? none : inputs[0]}},
+       "kernels run on after an op returns: MEZZO_CUDA_SYNCHRONIZE=1 in the environment tells which op it "
+       "was");
+}
+
 void check_history(std::string_view op, const Tensor& x) {
   if (x.impl()->is_view && grad_enabled() && x.impl()->rebases != x.impl()->storage->rebases()) {
     fail(

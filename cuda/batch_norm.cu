@@ -30,21 +30,33 @@ struct Moments {
   }
 };
 
+/// What moments are taken from, for a channel: its first value, if that is finite. Of values close together,
+/// a difference is exact, where a running mean beside a large one has no digits left.
+template <class T>
+__device__ T origin_of(const PerChannel& first, int64_t c) {
+  const T x = first.get<T>(c, 0);
+  return x - x == 0 ? x : 0;
+}
+
 /// Takes value after value into the moments of each element of a thread's packs. Welford (1962), "Note on a
 /// method for calculating corrected sums of squares and products".
 template <class A>
-__global__ void find_moments(Channels<1> input, Moments<typename A::T>* partial) {
+__global__ void find_moments(Channels<1> input, PerChannel first, Moments<typename A::T>* partial) {
   using T = typename A::T;
-  T n = 0, mean[A::width] = {}, m2[A::width] = {};
+  T n = 0, mean[A::width] = {}, m2[A::width] = {}, origin[A::width] = {};
+  if (input.column() < input.columns) {
+    const int64_t c = input.template first_channel<A>();
+    for (int i = 0; i < A::width; ++i) origin[i] = origin_of<T>(first, i < A::channels ? c + i : c);
+  }
   input.for_rows([&](const auto& place) {
     T x[A::width];
     input.template read<A>(x, 0, place);
     n += 1;
     const T share = 1 / n;
     for (int i = 0; i < A::width; ++i) {
-      const T delta = x[i] - mean[i];
+      const T from_origin = x[i] - origin[i], delta = from_origin - mean[i];
       mean[i] += delta * share;
-      m2[i] += delta * (x[i] - mean[i]);
+      m2[i] += delta * (from_origin - mean[i]);
     }
   });
   Moments<T> moments[A::width];
@@ -53,11 +65,12 @@ __global__ void find_moments(Channels<1> input, Moments<typename A::T>* partial)
 }
 
 struct StoreStatistics {
-  PerChannel mean, var;
+  PerChannel mean, var, first;
 
   template <class T>
   __device__ void operator()(int64_t c, const Moments<T>& moments) const {
-    mean.set(c, moments.n > 0 ? moments.mean : std::numeric_limits<T>::quiet_NaN());
+    const T origin = moments.n > 0 ? origin_of<T>(first, c) : std::numeric_limits<T>::quiet_NaN();
+    mean.set(c, origin + moments.mean);
     var.set(c, moments.m2 / moments.n);
   }
 };
@@ -67,11 +80,12 @@ struct StoreStatistics {
 void batch_norm_statistics(const View& mean, const View& var, const View& input) {
   const Channels<1> channels({input});
   if (channels.channels == 0) return;
+  const PerChannel first(View{input.data, input.dtype, {channels.channels}, {input.strides[1]}});
   channels.with_access([&]<class A>(A) {
     const Grid grid = channels.grid();
     const Partial<Moments<typename A::T>> partial(grid.blocks.y, channels.channels);
-    launch(find_moments<A>, grid, channels, partial.data());
-    partial.merge(StoreStatistics{mean, var});
+    launch(find_moments<A>, grid, channels, first, partial.data());
+    partial.merge(StoreStatistics{mean, var, first});
   });
 }
 

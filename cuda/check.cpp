@@ -6,7 +6,7 @@ namespace mezzo::cuda {
 
 namespace {
 [[noreturn]] void refuse(std::string_view what, std::string_view name, std::string_view words) {
-  fail("cuda", text(what, " failed: ", name, name == words ? "" : text(", ", words)));
+  throw DeviceError(text("CUDA: ", what, " failed: ", name, name == words ? "" : text(", ", words)));
 }
 }  // namespace
 

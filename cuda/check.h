@@ -9,7 +9,7 @@
 
 namespace mezzo::cuda {
 
-/// Throw Error, "cuda: what failed: the library's words", unless the status is success. `what` says what was
+/// Throw DeviceError, "CUDA: what failed: the library's words", unless the status is success. `what` says what was
 /// tried: "launching a kernel".
 void check(cudaError_t status, std::string_view what);
 void check(cublasStatus_t status, std::string_view what);

@@ -21,6 +21,13 @@ void synchronize(int index) {
   check(cudaDeviceSynchronize(), "the work of the device");
 }
 
+bool is_memory(const void* data, int index) {
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, data), "asking for an address");
+  return (attributes.type == cudaMemoryTypeDevice && attributes.device == index) ||
+         attributes.type == cudaMemoryTypeManaged;
+}
+
 int capability(int index) {
   int major = 0, minor = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index), "asking for the device");
@@ -40,6 +47,7 @@ const Backend* make_backend() {
   backend.select = &select;
   backend.allocate = &allocate;
   backend.release = [](void* data, int index) { allocator(index).release(data); };
+  backend.is_memory = &is_memory;
   backend.copy = &copy_bytes;
   backend.capability = &capability;
   backend.record = &record;

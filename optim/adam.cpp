@@ -96,11 +96,13 @@ double Adam::weight_decay(const AdamOptions& options) const {
 void Adam::visit_state(StateVisitor& visitor) {
   for (size_t i = 0; i < states_.size(); ++i) {
     const std::string prefix = text("state.", i, '.');
-    visitor.count(prefix + "step", states_[i].step, parameters()[i]);
-    visitor.tensors(
-        {{prefix + "exp_avg", states_[i].exp_avg}, {prefix + "exp_avg_sq", states_[i].exp_avg_sq}},
-        parameters()[i]);
-    visitor.tensors({{prefix + "max_exp_avg_sq", states_[i].max_exp_avg_sq}}, parameters()[i]);
+    visit_begun(states_[i], states_[i].step, [&](State& state) {
+      visitor.count(prefix + "step", state.step, parameters()[i]);
+      visitor.tensors({{prefix + "exp_avg", state.exp_avg}, {prefix + "exp_avg_sq", state.exp_avg_sq}},
+                      parameters()[i]);
+      visitor.tensors({{prefix + "max_exp_avg_sq", state.max_exp_avg_sq}}, parameters()[i]);
+      return state.exp_avg.defined();
+    });
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     const std::string prefix = text("group.", g, '.');

@@ -171,4 +171,14 @@ Tensor zeros_for_moment(const Tensor& parameter);
 /// 0, for a count of `parameter`'s steps.
 Tensor zeros_for_count(const Tensor& parameter);
 
+/// Lets `visit` save or load a parameter's state, which it returns true for if there is one. A state that no
+/// step has entered, since all were skipped, is as good as none: it is not shown, and stays, as a graph may
+/// work in it.
+template <class State, class F>
+void visit_begun(State& state, const Tensor& steps, F&& visit) {
+  const bool begun = steps.defined() && steps.item<int64_t>() > 0;
+  State shown = begun ? state : State{};
+  if (visit(shown) || begun) state = shown;
+}
+
 }  // namespace mezzo::optim

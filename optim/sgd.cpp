@@ -67,12 +67,12 @@ void SGD::step(const LossScale& loss_scale) {
 
 void SGD::visit_state(StateVisitor& visitor) {
   for (size_t i = 0; i < states_.size(); ++i) {
-    auto& [buffer, steps] = states_[i];
-    // A buffer that has taken no gradient is as good as none: that of a first step that was skipped.
-    if (steps.defined() && steps.item<int64_t>() == 0) buffer = steps = {};
-    visitor.tensors({{text("state.", i, ".momentum_buffer"), buffer}}, parameters()[i]);
-    if (buffer.defined() && !steps.defined()) steps = zeros_for_count(parameters()[i]).fill_(1);
-    if (!buffer.defined()) steps = {};
+    visit_begun(states_[i], states_[i].steps, [&](State& state) {
+      visitor.tensors({{text("state.", i, ".momentum_buffer"), state.momentum_buffer}}, parameters()[i]);
+      if (!state.momentum_buffer.defined()) return false;
+      if (!state.steps.defined()) state.steps = zeros_for_count(parameters()[i]).fill_(1);
+      return true;
+    });
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     const std::string prefix = text("group.", g, '.');

@@ -23,6 +23,8 @@ struct Backend {
   /// Throws Error, with the bytes asked for, free and cached, if there is no memory.
   void* (*allocate)(size_t bytes, int index) = nullptr;
   void (*release)(void* data, int index) = nullptr;
+  /// Whether the device's kernels can work at `data`.
+  bool (*is_memory)(const void* data, int index) = nullptr;
   /// Bytes from one device's memory to another's, of which one may be the CPU's: ordered after the work on
   /// either that the calling thread has asked for, and done, where the CPU's memory is written, when it
   /// returns.

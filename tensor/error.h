@@ -18,6 +18,14 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What went wrong on a device, outside of any op's checks. The op that was running adds its name
+/// (autograd/call.h).
+class DeviceError : public Error {
+ public:
+  /// `fact` without a name before it.
+  explicit DeviceError(const std::string& fact) : Error(fact) {}
+};
+
 /// A tensor under the name that the message gives it. An undefined tensor is left out of the text.
 struct Operand {
   std::string_view name;

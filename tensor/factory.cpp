@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/backend.h"
 #include "tensor/pointwise_traits.h"
 #include "tensor/pool.h"
 #include "tensor/random_values.h"
@@ -231,6 +232,10 @@ Tensor from_blob(const Blob& memory, const Shape& shape, const Shape& strides, c
   }
   if (reinterpret_cast<uintptr_t>(memory.data) % size_of(dtype) != 0)
     fail("from_blob", text("the memory is not aligned for ", name_of(dtype)));
+  if (memory.data && !in_host_memory(options.device) &&
+      !backend(options.device).is_memory(memory.data, options.device.index))
+    fail("from_blob", text("the memory is not that of ", to_string(options.device)), {},
+         "make the tensor on the CPU, and move it with to(device)");
   auto storage = make_pooled<Storage>(memory.data, memory.bytes, options.device, memory.owner);
   return finish(make_view(std::move(storage), 0, shape, strides, dtype), options);
 }

@@ -11,6 +11,7 @@
 #include "autograd/engine.h"
 #include "autograd/ops.h"
 #include "nn/nn.h"
+#include "tensor/backend.h"
 #include "tensor/index.h"
 #include "tests/error_text.h"
 #include "tests/values.h"
@@ -37,8 +38,9 @@ TEST_CASE("autocast: the default dtype, the one that is asked for, and what is t
   CHECK(here() == float32);
   {
     const amp::Autocast autocast(test_device());
-    CHECK(here() == bfloat16);
-    CHECK(product_of(bfloat16, float16).dtype() == bfloat16);
+    const DType low = test_device().type == Device::Type::cuda ? float16 : bfloat16;
+    CHECK(here() == low);
+    CHECK(product_of(bfloat16, float16).dtype() == low);
     CHECK((ones_of(float32) + ones_of(bfloat16)).dtype() == float32);
   }
   {
@@ -72,7 +74,7 @@ TEST_CASE("autocast: guards nest, and each restores what was before, also on the
 }
 
 TEST_CASE("autocast: a new thread starts without it") {
-  const amp::Autocast autocast(test_device());
+  const amp::Autocast autocast(test_device(), bfloat16);
   DType there = bfloat16, own = float32;
   std::thread([&] {
     there = here();
@@ -85,7 +87,7 @@ TEST_CASE("autocast: a new thread starts without it") {
 }
 
 TEST_CASE("autocast: what is not eligible stays as it is") {
-  const amp::Autocast autocast(test_device());
+  const amp::Autocast autocast(test_device(), bfloat16);
   CHECK(product_of(float64, float64).dtype() == float64);
   CHECK(product_of(int64, int64).dtype() == int64);
   CHECK(error_text([] {
@@ -125,7 +127,7 @@ TEST_CASE("autocast: ops inside an op are not cast a second time") {
 }
 
 TEST_CASE("autocast: the widest dtype, in the order of the inputs") {
-  const amp::Autocast autocast(test_device(), bfloat16);
+  const amp::Autocast autocast(test_device(), bfloat16, true, amp::cpu_table);
   const Tensor low = ones_of(bfloat16), other = ones_of(float16), full = ones_of(float32);
   CHECK(cat({low, low}).dtype() == bfloat16);
   CHECK(stack({low, full}).dtype() == float32);
@@ -138,7 +140,7 @@ TEST_CASE("autocast: the widest dtype, in the order of the inputs") {
 TEST_CASE("autocast: binary_cross_entropy is refused by CUDA's table, and not by the CPU's") {
   const Tensor p = full({2, 2}, 0.5, {.device = test_device()});
   {
-    const amp::Autocast autocast(test_device());
+    const amp::Autocast autocast(test_device(), bfloat16, true, amp::cpu_table);
     CHECK(binary_cross_entropy(p.bfloat16(), p).dtype() == float32);
   }
   const amp::Autocast autocast(test_device(), float16, true, amp::cuda_table);
@@ -167,7 +169,7 @@ TEST_CASE("autocast: gradients arrive in the dtypes of what they belong to") {
   const Tensor w = leaf({1, 2, 3, 4}, {2, 2}, float32), x = leaf({1, 0, 0, 1}, {2, 2}, bfloat16);
   Tensor y;
   {
-    const amp::Autocast autocast(test_device());
+    const amp::Autocast autocast(test_device(), bfloat16);
     y = matmul(x, w);
     CHECK(y.dtype() == bfloat16);
   }
@@ -185,7 +187,7 @@ TEST_CASE("autocast: gradients arrive in the dtypes of what they belong to") {
 
 TEST_CASE("autocast: backward inside the guard is not cast") {
   amp::Trace trace;
-  const amp::Autocast autocast(test_device());
+  const amp::Autocast autocast(test_device(), bfloat16);
   const Tensor w = leaf({1, 2, 3, 4}, {2, 2}, float32);
   const Tensor y = matmul(w, w).sum();
   const size_t forward = trace.entries().size();
@@ -203,7 +205,7 @@ TEST_CASE(
     const Tensor x =
         (arange(96, {.dtype = float32, .device = test_device()}).reshape({2, 3, 4, 4}) / 16).bfloat16();
     const Tensor in = x.detach().requires_grad_();
-    const amp::Autocast autocast(test_device());
+    const amp::Autocast autocast(test_device(), bfloat16);
     const Tensor y = layer(in);
     CHECK(y.dtype() == bfloat16);
     CHECK(layer.running_var.dtype() == float32);
@@ -223,7 +225,7 @@ TEST_CASE(
 TEST_CASE("autocast: losses come out in float32") {
   const Tensor low = ones_of(bfloat16, {3, 2}),
                target = zeros({3}, {.dtype = int64, .device = test_device()});
-  const amp::Autocast autocast(test_device());
+  const amp::Autocast autocast(test_device(), bfloat16);
   CHECK(mse_loss(low, low).dtype() == float32);
   CHECK(l1_loss(low, low).dtype() == float32);
   CHECK(nll_loss(low, target).dtype() == float32);
@@ -300,8 +302,10 @@ TEST_CASE("autocast: what no device can do is refused by name") {
   CHECK(error_text([] { const amp::Autocast autocast(test_device(), float32); }) ==
         text("Autocast: cannot use float32 on ", to_string(test_device()),
              ": autocast takes float16 or bfloat16"));
-  CHECK(error_text([] { const amp::Autocast autocast("cuda"); }) ==
-        "Autocast: cannot use float16 on cuda: this build has no CUDA");
+  if (device_count() == 0) {
+    CHECK(error_text([] { const amp::Autocast autocast("cuda"); }) ==
+          text("Autocast: cannot use float16 on cuda: ", absence_of("cuda")));
+  }
   const amp::Autocast off("cuda", float32, false);  // a guard that is off asks for nothing
   CHECK(here() == float32);
   CHECK(amp::support(test_device(), float16).level != amp::Level::none);
@@ -314,7 +318,7 @@ TEST_CASE("trace: dtypes that came and went, by kind of call") {
   {
     amp::Trace trace;
     {
-      const amp::Autocast autocast(test_device());
+      const amp::Autocast autocast(test_device(), bfloat16);
       for (int i = 0; i < 3; ++i) relu(layer(ones_of(float32)));
     }
     layer(ones_of(float32));  // outside a guard

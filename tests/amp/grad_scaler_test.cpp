@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "amp/autocast.h"
+#include "tensor/backend.h"
 #include "tests/amp/scaler_rig.h"
 #include "tests/error_text.h"
 
@@ -177,7 +178,8 @@ TEST_CASE("step: one gradient that is not finite, and no parameter moves") {
         CHECK(result.had_gradients());
         CHECK(result.skipped());
         CHECK(values(rig.parameters) == Values{1, 1});
-        CHECK(rig.parameters[0].version() == version);
+        // Elsewhere the CPU does not know, and a change must be reckoned with.
+        if (in_host_memory(test_device())) CHECK(rig.parameters[0].version() == version);
         rig.scaler.update();
         CHECK(rig.scaler.get_scale() == 2);
         CHECK(rig.tracker() == 0);

@@ -44,7 +44,7 @@ TEST_CASE("weight casts: an evaluation under no_grad does not cost the weight it
 TEST_CASE("weight casts: a change of the weight is seen at once") {
   nn::Linear layer = linear_of(2, 2, false);
   const Tensor x = ones_of(float32);
-  const amp::Autocast autocast(test_device());
+  const amp::Autocast autocast(test_device(), bfloat16);
   const auto zeroed = [&] {
     const NoGradGuard guard;
     layer.weight.zero_();

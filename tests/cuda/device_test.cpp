@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "amp/autocast.h"
 #include "autograd/engine.h"
@@ -90,7 +91,7 @@ TEST_CASE("a layer left on the CPU is refused by the devices' names, also under 
 
 TEST_CASE("a module moves with its buffers, in place") {
   nn::BatchNorm2d norm(3);
-  const Tensor weight = norm.state_dict().at("weight");
+  const Tensor weight = norm.weight;
   norm.cuda();
   CHECK(weight.device() == Device("cuda"));
   CHECK(norm.state_dict().at("running_mean").device() == Device("cuda"));
@@ -116,6 +117,17 @@ TEST_CASE("devices: how many there are, and what the others are told") {
 TEST_CASE("a tensor in CUDA's memory shows the CPU no pointer") {
   CHECK(error_text([] { counted({2}).cuda().data<float>(); }) ==
         "data: the tensor is not in the CPU's memory; tensor [2] float32 cuda");
+}
+
+TEST_CASE("from_blob: memory of the device, and none of the CPU's") {
+  std::vector<float> numbers{1, 2, 3};
+  CHECK(error_text([&] {
+          from_blob({numbers.data(), sizeof(float) * 3}, {3}, {.device = "cuda"});
+        }) ==
+        "from_blob: the memory is not that of cuda; make the tensor on the CPU, and move it with to(device)");
+  const Tensor x = counted({4}).cuda();
+  const Tensor same = from_blob({x.view_of_memory().data, 16}, {2, 2}, {.device = "cuda"});
+  CHECK(values(same + 1) == Values{1, 2, 3, 4});
 }
 
 TEST_CASE("memory: counted, kept for reuse, given back") {
@@ -182,6 +194,20 @@ TEST_CASE("bfloat16 is asked of a card that has it, and otherwise float16 is nam
   CHECK(error_text([] {
           amp::Autocast autocast("cuda", bfloat16);
         }).find("has no bfloat16; float16 with a GradScaler does the same work") != std::string::npos);
+}
+
+// In a process of its own, which has no device afterwards (meson.build).
+TEST_CASE("a kernel that fails is reported by the op that launched it" * doctest::skip()) {
+  Tensor lost;
+  {
+    const Tensor x = zeros({1 << 20}, {.device = "cuda"});
+    lost = from_blob({x.view_of_memory().data, 4 << 20}, {1 << 20}, {.device = "cuda"});
+  }
+  empty_cache("cuda");
+  const std::string said = error_text([&] { lost.exp(); });
+  CHECK(said.starts_with("exp: CUDA: "));
+  CHECK(said.find("cudaErrorIllegalAddress") != std::string::npos);
+  CHECK(said.find("; input [1048576] float32 cuda; ") != std::string::npos);
 }
 
 TEST_CASE("two devices: copies between them, and no mixing") {

@@ -56,19 +56,20 @@ struct Training {
 }  // namespace
 
 TEST_CASE("float16 on CUDA beside float16 on the CPU: first gradients and 30 losses within 1 %") {
-  Training cpu("cpu"), cuda("cuda");
+  Training cpu("cpu", 256), cuda("cuda", 256);
   for (int step = 0; step < 30; ++step) {
     cpu.step();
     cuda.step();
     if (step == 0) {
       const auto here = cpu.net.named_parameters(), there = cuda.net.named_parameters();
       for (size_t i = 0; i < here.size(); ++i) {
+        // Biases before BatchNorms have gradients of rounding alone.
+        if (here[i].first == "net.0.bias" || here[i].first == "net.3.bias" || here[i].first == "net.6.bias")
+          continue;
         CAPTURE(here[i].first);
         const Tensor g = here[i].second.grad().to(float64),
                      difference = there[i].second.grad().cpu().to(float64) - g;
-        // A bias before a BatchNorm has a gradient of rounding alone.
-        const double size = g.norm().item<double>();
-        CHECK(difference.norm().item<double>() <= std::max(0.01 * size, 1e-5));
+        CHECK(difference.norm().item<double>() <= 0.01 * g.norm().item<double>());
       }
     }
     CAPTURE(step);
@@ -139,9 +140,10 @@ TEST_CASE("a graph outlives what it was made with") {
       adam.step();
     });
   }
-  const float before = sum.item<float>();
   graph->replay();
-  CHECK(sum.item<float>() < before);
+  const float first = sum.item<float>();
+  graph->replay();
+  CHECK(sum.item<float>() < first);
 }
 
 TEST_CASE("what cannot be captured is refused by name, and leaves the device usable") {

@@ -42,15 +42,21 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
   return capture_info(handle, status, id, graph, dependencies, count);
 }
 #else
+// The header of CUDA 12 renames the first to cudaStreamGetCaptureInfo_v2.
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
-                                     unsigned long long* id) {
-  return capture_info(handle, status, id);
-}
-cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t handle, cudaStreamCaptureStatus* status,
-                                        unsigned long long* id, cudaGraph_t* graph,
-                                        const cudaGraphNode_t** dependencies, size_t* count) {
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** dependencies, size_t* count) {
   return capture_info(handle, status, id, graph, dependencies, count);
 }
+#if CUDART_VERSION >= 12030
+cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                        unsigned long long* id, cudaGraph_t* graph,
+                                        const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
+                                        size_t* count) {
+  if (edges) *edges = nullptr;
+  return capture_info(handle, status, id, graph, dependencies, count);
+}
+#endif
 #endif
 
 }  // extern "C"

@@ -33,11 +33,11 @@ TEST_CASE("max_pool2d: 16-bit gradients of overlapping windows are added in floa
 }
 
 TEST_CASE("max_pool2d: what is kept for backward is a byte a window") {
-  const Tensor x = uniform({2, 4, 8, 8}).requires_grad_();
+  const Tensor x = uniform({2, 4, 64, 64}).requires_grad_();
   const size_t before = memory_stats(test_device()).live;
   const Tensor y = max_pool2d(x, 2);
   CHECK(memory_stats(test_device()).live - before <=
-        static_cast<size_t>(y.numel()) * (sizeof(float) + 1) + 128);
+        static_cast<size_t>(y.numel()) * (sizeof(float) + 1) + 1024);  // sizes are rounded up
 }
 
 TEST_CASE("max_pool2d: what is refused") {

@@ -238,8 +238,9 @@ TEST_CASE("errors: memory that no machine has") {
   const Tensor x = leaf({3}), huge = x.expand({n});
   const MemoryStats before = memory_stats(test_device());
   const std::string said = error_text([&] { huge* huge; });
-  CHECK(said == text("allocate: no memory on ", to_string(test_device()), " for ", n * 8,
-                     " bytes; tensors hold ", before.live, " bytes, the cache 0"));
+  CHECK(said.starts_with(
+      text("allocate: no memory on ", to_string(test_device()), " for ", n * 8, " bytes; ")));
+  CHECK(said.find(text("tensors hold ", before.live)) != std::string::npos);
   CHECK_THROWS_AS(huge.clone(), Error);
   CHECK_THROWS_AS(rand({n}, {.device = test_device()}), Error);
   const MemoryStats after = memory_stats(test_device());

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "autograd/ops.h"
+#include "tensor/backend.h"
 #include "tests/golden.h"
 #include "tests/values.h"
 
@@ -70,7 +71,7 @@ TEST_CASE("views share memory, with their own shape, strides and offset") {
   CHECK(make({1}, Shape{}).flatten().shape() == Shape{1});
   CHECK(make(Values(24), Shape{2, 3, 4}).flatten(1).shape() == Shape{2, 12});
   CHECK(x.expand({4, -1, -1}).shape() == Shape{4, 2, 3});
-  CHECK(x.transpose(0, -1).data<double>() == x.data<double>());
+  CHECK(x.transpose(0, -1).view_of_memory().data == x.view_of_memory().data);
   x[1].fill_(9);
   CHECK(values(x) == Values{0, 1, 2, 9, 9, 9});
 }
@@ -100,10 +101,10 @@ TEST_CASE("split, chunk, unbind: views in the sizes that PyTorch cuts") {
 TEST_CASE("view: exactly where strides allow it; reshape copies elsewhere") {
   const Tensor x = make({0, 1, 2, 3, 4, 5}, {2, 3});
   CHECK(x.view({3, -1}).shape() == Shape{3, 2});
-  CHECK(x.view({1, 2, 1, 3, 1}).data<double>() == x.data<double>());
+  CHECK(x.view({1, 2, 1, 3, 1}).view_of_memory().data == x.view_of_memory().data);
   CHECK_THROWS_WITH_AS(x.t().view({6}), doctest::Contains("use reshape"), Error);
   CHECK(values(x.t().reshape({6})) == Values{0, 3, 1, 4, 2, 5});
-  CHECK(x.reshape({6}).data<double>() == x.data<double>());
+  CHECK(x.reshape({6}).view_of_memory().data == x.view_of_memory().data);
   CHECK(values(x.t().view({3, 1, 2, 1})) == Values{0, 3, 1, 4, 2, 5});  // a size of 1 may stand anywhere
   CHECK(x.narrow(1, 0, 2).view({2, 2, 1}).numel() == 4);
   CHECK_THROWS_AS(x.narrow(1, 0, 2).view({4}), Error);
@@ -130,7 +131,7 @@ TEST_CASE("views of a channels-last tensor keep its order of memory") {
 TEST_CASE("tensor: with one channel the strides say which format was asked for, in the same memory") {
   const Tensor x = make({1, 2, 3, 4, 5, 6, 7, 8}, {2, 1, 2, 2});
   const Tensor last = x.contiguous(channels_last);
-  CHECK(last.data<double>() == x.data<double>());
+  CHECK(last.view_of_memory().data == x.view_of_memory().data);
   CHECK(last.strides() == Shape{4, 1, 2, 1});
   CHECK(x.contiguous().strides() == x.strides());
   CHECK(close(last, x, 0));
@@ -162,8 +163,8 @@ TEST_CASE("reading elements") {
   CHECK(x[0].item<double>() == 1.5);
   CHECK(x[1].item<int64_t>() == -2);
   CHECK(make({1}, Shape{1, 1}, bool_).item<bool>());
-  CHECK(static_cast<float>(x.t().data<Half>()[1]) == -2);
-  CHECK_THROWS_WITH_AS(x.data<float>(), doctest::Contains("float16"), Error);
+  CHECK(static_cast<float>(x.cpu().t().data<Half>()[1]) == -2);
+  CHECK_THROWS_WITH_AS(x.cpu().data<float>(), doctest::Contains("float16"), Error);
   CHECK_THROWS_AS(x.item<double>(), Error);
   CHECK_THROWS_AS(make({}).item<double>(), Error);
   CHECK_THROWS_AS(Tensor().shape(), Error);
@@ -259,6 +260,7 @@ TEST_CASE("memory: a second round of the same work asks the system for nothing")
   CHECK(after.peak > after.live);
   CHECK(after.cached > 0);
   empty_cache(test_device());
+  if (!in_host_memory(test_device())) return;  // what is used holds on to the rest of its segment
   CHECK(memory_stats(test_device()).cached == 0);
   step();
   CHECK(memory_stats(test_device()).system_allocations > before.system_allocations);
