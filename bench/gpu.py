@@ -113,6 +113,8 @@ def measure(a, programs, amps, deadline, results):
         results.write()
     if a.torch:
         check_same(a, programs, results)
+    else:
+        results.leave_out("PyTorch", "this Python has none")
     for (amp, form), command in forms_of(a, programs, amps).items():
         if row := attempt(f"{form}, {PRECISIONS[amp][0]}", command):
             results.json["training"].append({**row, "amp": amp, "form": form})
