@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <functional>
+#include <string_view>
 
 #include "cuda/check.h"
 #include "cuda/context.h"
@@ -20,7 +22,15 @@ constexpr size_t kMostShared = 10 * kMiB;  // larger blocks get segments of thei
 
 size_t rounded(size_t bytes, size_t step) { return (std::max<size_t>(bytes, 1) + step - 1) / step * step; }
 
+const bool caches = [] {
+  const char* const setting = std::getenv("MEZZO_CUDA_CACHE");
+  return !setting || std::string_view(setting) != "0";
+}();
+
+size_t block_size(size_t bytes) { return caches ? rounded(bytes, kStep) : std::max<size_t>(bytes, 1); }
+
 size_t segment_size(size_t size) {
+  if (!caches) return size;
   if (size <= kMostSmall) return kSmallSegment;
   return size <= kMostShared ? kLargeSegment : rounded(size, 2 * kMiB);
 }
@@ -46,7 +56,7 @@ bool Allocator::Fit::operator()(const Block* a, const Block* b) const {
 }
 
 void* Allocator::allocate(size_t bytes, cudaStream_t stream) {
-  const size_t size = rounded(bytes, kStep);
+  const size_t size = block_size(bytes);
   const std::lock_guard lock(mutex_);
   Pool& pool = capturing_ && stream == capturing_ ? pools_.at(last_pool_) : main_;
   if (!capturing_) finish_pending(false);
@@ -129,7 +139,8 @@ void Allocator::put_back(Block* block) {
   }
   block->free = true;
   block->pool->of(*block).insert(block);
-  if (block->pool->dropped) give_back(*block->pool);
+  // A graph's pool keeps its memory: what is free in it now is what a replay writes to.
+  if (block->pool->dropped || (!caches && block->pool == &main_)) give_back(*block->pool);
 }
 
 void Allocator::absorb(Block* block, Block* neighbour) {

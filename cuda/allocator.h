@@ -5,6 +5,10 @@
 // was first given to. Releasing it makes it free at once for later work of that stream, which is ordered
 // after what still uses it; use by another stream must be announced (record_stream), and then a released
 // block waits for an event of that stream.
+//
+// MEZZO_CUDA_CACHE=0 in the environment makes each block a segment, of the size asked for, that is given back
+// at once: slow, and for tools that see CUDA's own allocations alone, as compute-sanitizer and the emulator's
+// checker.
 #pragma once
 
 #include <cuda_runtime_api.h>
