@@ -4,6 +4,7 @@
     path/to/python bench/compare.py --quick --markdown       one round, as the README's tables
     path/to/python bench/compare.py --workloads ops --filter 'softmax|cast' --threads 1
     path/to/python bench/compare.py --channels               what bfloat16 gains, by channels
+    path/to/python bench/compare.py --device cuda            on a GPU (gpu.py), within 8 minutes; --emulate tries it without one
 
 To be run by a Python that has torch. Builds mezzo first (the folder of examples/run.sh unless --build names another),
 checks that the networks are the same in both, then runs every form once a round in a rotating order, each run a process
@@ -18,17 +19,19 @@ import importlib.util
 import json
 import os
 import re
+import sys
 import time
 from pathlib import Path
 
+import gpu
 import training
 from op_rows import Ops
 from runner import ROOT, Form, Task, build, number, run_rounds
 
-TOTAL_LIMIT = 1740  # seconds
+TOTAL_LIMIT, GPU_LIMIT = 1740, 460  # seconds
 BUILD = Path(os.environ.get("MEZZO_BUILD", ROOT / "build"))
 PROGRAMS = ["limits", "workloads", "products", "libtorch_mlp", "ops", "libtorch_ops"]
-TORCH = Path(importlib.util.find_spec("torch").origin).parent  # found, not imported: processes begin with this one's peak memory
+TORCH = importlib.util.find_spec("torch")  # found, not imported: processes begin with this one's peak memory
 DEFAULT = [*training.STEPS, "ops", "overhead"]
 
 
@@ -66,21 +69,29 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--workloads", nargs="+", choices=[*DEFAULT, "scaling", "channels"], default=DEFAULT)
     p.add_argument("--channels", action="store_const", dest="workloads", const=["channels"], help="short for --workloads channels")
-    p.add_argument("--amp", nargs="+", choices=list(training.DTYPES), default=list(training.DTYPES), dest="amps")
-    p.add_argument("--device", choices=["cpu"], default="cpu")
+    p.add_argument("--amp", nargs="+", choices=list(gpu.PRECISIONS), dest="amps")
+    p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    p.add_argument("--emulate", action="store_true", help="with --device cuda: mezzo on the emulator, PyTorch on the CPU; whether all of it runs")
+    p.add_argument("--seconds", type=float, help="until which no more is begun")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--quick", action="store_const", dest="rounds", const=1, help="one round")
     p.add_argument("--steps", type=int, help="steps of a run that are timed; else some seconds of them")
-    p.add_argument("--size", type=int, default=256, help="pixels of the checkerboard's side")
+    p.add_argument("--size", type=int, help="pixels of the checkerboard's side: 256, on a GPU 512")
     p.add_argument("--filter", default="-^(tiny|chain)/", metavar="REGEX", help="which rows of ops; with - before it, which not")
     p.add_argument("--json", type=Path, metavar="FILE", help="writes all results")
     p.add_argument("--markdown", action="store_true", help="tables as the README has them")
     p.add_argument("--build", type=Path, default=BUILD, help="build folder")
     a = p.parse_args()
-    deadline = time.monotonic() + TOTAL_LIMIT
     a.build = a.build.resolve()
-    programs = build(a.build, PROGRAMS, ["onednn_ops"], [f"-Dtorch={TORCH}"])
+    a.torch = TORCH is not None
+    if a.device == "cuda":
+        sys.exit(gpu.main(a, a.seconds or GPU_LIMIT))
+    if not a.torch:
+        sys.exit("compare.py is run by a Python that has torch")
+    a.amps, a.size = a.amps or list(training.DTYPES), a.size or 256
+    deadline = time.monotonic() + (a.seconds or TOTAL_LIMIT)
+    programs = build(a.build, PROGRAMS, ["onednn_ops"], [f"-Dtorch={Path(TORCH.origin).parent}"])
 
     tasks = make_tasks(a, programs)
     trainings = [task for task in tasks if isinstance(task, training.Training)]

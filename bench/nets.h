@@ -95,7 +95,7 @@ struct Gpt : nn::Module {
     add("blocks", blocks);
   }
   Tensor forward(const Tensor& ids) override {
-    const Tensor x = tok(ids) + pos(arange(ids.size(1)));
+    const Tensor x = tok(ids) + pos(arange(ids.size(1), {.device = ids.device()}));
     return linear(norm(blocks(x)), tok.weight);
   }
 };

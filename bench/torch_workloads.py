@@ -1,15 +1,19 @@
-"""Training workloads in PyTorch on the CPU: the peer that mezzo is measured against.
+"""Training workloads in PyTorch: the peer that mezzo is measured against.
 
     python torch_workloads.py checkerboard --size 256 --layout channels_last
     python torch_workloads.py resnet18 lenet mlp gpt --steps 10
+    python torch_workloads.py checkerboard --device cuda --size 512 --steps 500 --amp fp16
 
 Prints one JSON object a workload: median milliseconds of a training step (forward, loss, backward, Adam), its parts, its
 matrix products and convolutions in GFLOP, first and last loss, peak memory of the process and what training added to it.
+On a GPU, where a step's calls return before its work is done, runs of steps are timed, as bench/workloads does; memory is
+what tensors hold.
 The shapes are the contract: bench/workloads trains the same networks on the same shapes; --save gives it weights and data.
 """
 import argparse
 import json
 import resource
+import statistics
 import time
 
 import torch
@@ -86,7 +90,7 @@ class GPT(nn.Module):
 
     def forward(self, ids):
         b, t = ids.shape
-        x = self.tok(ids) + self.pos(torch.arange(t))
+        x = self.tok(ids) + self.pos(torch.arange(t, device=ids.device))
         for k in self.blocks:
             q, key, v = k["qkv"](k["n1"](x)).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
             x = x + k["out"](F.scaled_dot_product_attention(q, key, v, is_causal=True).transpose(1, 2).reshape(b, t, -1))
@@ -139,17 +143,28 @@ def peak_mib():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def run(name, a):
+def prepare(name, a):
+    """The workload's model, input, loss and target on their device, the net behind the model, optimizer and scaler."""
     torch.manual_seed(a.seed)
     net, x, loss_fn, target = WORKLOADS[name](a)
     if a.save:
         save(a.save, net, x, target)
+    net, x, target = net.to(a.device), x.to(a.device), target.to(a.device)
     if a.layout == "channels_last" and x.dim() == 4:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    model = torch.compile(net) if a.compile else net
+    model = torch.compile(net, mode="reduce-overhead" if a.graph else None) if a.compile else net
     adam = torch.optim.Adam(net.parameters(), 0.001, fused=a.fused)
-    scaler = torch.amp.GradScaler("cpu", enabled=a.amp == "fp16")
+    return model, x, loss_fn, target, net, adam, torch.amp.GradScaler(a.device, enabled=a.amp == "fp16")
 
+
+def about(name, a, net):
+    """What a result says besides times."""
+    return {"workload": name, "framework": "torch " + torch.__version__, "device": a.device, "amp": a.amp, "layout": a.layout, "compile": a.compile,
+            "fused_adam": a.fused, "graph": a.graph, "tf32": a.tf32, "threads": a.threads, "parameters": sum(p.numel() for p in net.parameters())}
+
+
+def run(name, a):
+    model, x, loss_fn, target, net, adam, scaler = prepare(name, a)
     before = peak_mib()
     times, losses = [], []
     for step in range(a.steps + a.warmup):
@@ -169,11 +184,54 @@ def run(name, a):
     times.sort()
     step_s, forward, backward, optimizer = times[len(times) // 2]
     training_mib = peak_mib() - before
-    return {"workload": name, "framework": "torch " + torch.__version__, "device": a.device, "amp": a.amp, "layout": a.layout, "compile": a.compile,
-            "fused_adam": a.fused, "threads": a.threads, "parameters": sum(p.numel() for p in net.parameters()),
-            "step_gflop": step_gflop(net, x, loss_fn, target),
-            "median_step_ms": 1e3 * step_s, "min_step_ms": 1e3 * times[0][0], "forward_ms": 1e3 * forward, "backward_ms": 1e3 * backward, "optimizer_ms": 1e3 * optimizer,
-            "first_loss": losses[0].item(), "loss": losses[-1].item(), "peak_mib": before + training_mib, "training_mib": training_mib}
+    return about(name, a, net) | {
+        "step_gflop": step_gflop(net, x, loss_fn, target),
+        "median_step_ms": 1e3 * step_s, "min_step_ms": 1e3 * times[0][0], "forward_ms": 1e3 * forward, "backward_ms": 1e3 * backward, "optimizer_ms": 1e3 * optimizer,
+        "first_loss": losses[0].item(), "loss": losses[-1].item(), "peak_mib": before + training_mib, "training_mib": training_mib}
+
+
+class NoGpu:
+    """In place of torch.cuda, so that the loop for a GPU can be tried without one: --device cuda --try-on-cpu."""
+    synchronize = reset_peak_memory_stats = staticmethod(lambda: None)
+    memory_allocated = max_memory_allocated = staticmethod(lambda: 0)
+
+
+def run_on_gpu(name, a):
+    gpu = torch.cuda if a.device == "cuda" else NoGpu
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = a.tf32
+    model, x, loss_fn, target, net, adam, scaler = prepare(name, a)
+
+    def step():
+        if a.graph:
+            torch.compiler.cudagraph_mark_step_begin()
+        adam.zero_grad()
+        with torch.autocast(a.device, AMP[a.amp], enabled=a.amp != "off"):
+            loss = loss_fn(model(x), target)
+        scaler.scale(loss).backward()
+        scaler.step(adam)
+        scaler.update()
+        return loss.detach()
+
+    gpu.synchronize()
+    before = gpu.memory_allocated()
+    gpu.reset_peak_memory_stats()
+    first_loss = step().item()
+    for _ in range(a.warmup + (2 if a.graph else 0)):  # graphs are recorded after a few
+        loss = step()
+    times, runs = [], min(a.steps, 10)
+    for i in range(runs):
+        count = a.steps * (i + 1) // runs - a.steps * i // runs
+        gpu.synchronize()
+        start = time.perf_counter()
+        for _ in range(count):
+            loss = step()
+        gpu.synchronize()
+        times.append((time.perf_counter() - start) / count)
+    peak = gpu.max_memory_allocated()
+    loss = loss.item()
+    return about(name, a, net) | {
+        "median_step_ms": 1e3 * statistics.median_high(times), "min_step_ms": 1e3 * min(times), "first_loss": first_loss, "loss": loss,
+        "training_mib": (peak - before) / 2**20, "live_peak_mib": peak / 2**20, "step_gflop": step_gflop(net, x, loss_fn, target)}
 
 
 def main():
@@ -184,17 +242,23 @@ def main():
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--warmup", type=int, default=2)
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--device", choices=["cpu"], default="cpu")
+    p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    p.add_argument("--try-on-cpu", action="store_true", help="runs the loop of --device cuda on the CPU")
+    p.add_argument("--tf32", action="store_true", help="on a GPU, products of float32 may use TensorFloat-32")
     p.add_argument("--amp", choices=list(AMP), default="off")
     p.add_argument("--layout", choices=["nchw", "channels_last"], default="channels_last")
     p.add_argument("--compile", action="store_true")
+    p.add_argument("--graph", action="store_true", help="with --compile, on a GPU: as CUDA graphs")
     p.add_argument("--fused", action="store_true", help="Adam in one kernel")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--save", metavar="FILE.safetensors", help="writes weights and data as they are before the first step")
     a = p.parse_args()
     torch.set_num_threads(a.threads)
+    measure = run_on_gpu if a.device == "cuda" else run
+    if a.try_on_cpu:
+        a.device = "cpu"
     for name in a.workloads:
-        print(json.dumps(run(name, a)), flush=True)
+        print(json.dumps(measure(name, a)), flush=True)
 
 
 if __name__ == "__main__":

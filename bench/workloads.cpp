@@ -1,6 +1,6 @@
 // Training steps, timed: bench/workloads resnet18 --amp bf16 --threads 2. Prints one JSON object;
 // torch_workloads.py trains the same networks on the same shapes in PyTorch, and --load takes its weights and
-// data.
+// data. On a GPU: bench/workloads checkerboard --device cuda --graph
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <iostream>
@@ -21,6 +21,7 @@ namespace {
 struct Options : examples::TrainingOptions {
   std::string workload, load;
   int size = 256, channels = 256, warmup = 2;
+  bool tf32 = false, graph = false;
 };
 
 struct Workload {
@@ -67,44 +68,106 @@ void load(const std::string& path, Workload& workload) {
   workload.target = state.at("target");
 }
 
-ordered_json time_training(const Options& options) {
-  Workload workload = make_workload(options);
-  if (!options.load.empty()) load(options.load, workload);
-  nn::Module& net = *workload.net;
-  const Tensor input = workload.input.dim() == 4 ? workload.input.contiguous(channels_last) : workload.input;
-  int64_t count = 0;
-  for (const Tensor& parameter : net.parameters()) count += parameter.numel();
+/// The training of a workload on its device.
+class Training {
+ public:
+  explicit Training(const Options& options)
+      : device_(options.device), half_(examples::amp_dtype(options)), workload_(make_workload(options)) {
+    if (!options.load.empty()) load(options.load, workload_);
+    Tensor& input = workload_.input;
+    if (input.dim() == 4) input = input.contiguous(channels_last);
+    input = input.to(device_);
+    workload_.target = workload_.target.to(device_);
+    workload_.net->to(device_);
+    adam_.emplace(workload_.net->parameters(), optim::AdamOptions{.lr = 0.001});
+    scaler_.emplace(device_, amp::GradScalerOptions{.enabled = half_ == float16});
+  }
 
-  optim::Adam adam(net.parameters(), {.lr = 0.001});
-  const std::optional<DType> half = examples::amp_dtype(options);
-  amp::GradScaler scaler({.enabled = half == float16});
+  void forward() {
+    adam_->zero_grad();
+    const amp::Autocast autocast(device_, half_, half_.has_value());
+    loss_ = workload_.loss((*workload_.net)(workload_.input), workload_.target);
+  }
+  void backward() { scaler_->scale(loss_).backward(); }
+  void optimize() {
+    scaler_->step(*adam_);
+    scaler_->update();
+  }
+  void step() {
+    forward();
+    backward();
+    optimize();
+  }
+  double loss() const { return loss_.item<double>(); }
+  DType dtype() const { return half_.value_or(float32); }
+  /// What a result says of it besides times.
+  ordered_json json(const Options& options, double first_loss) const {
+    int64_t count = 0;
+    for (const Tensor& parameter : workload_.net->parameters()) count += parameter.numel();
+    return {{"workload", options.workload},
+            {"framework", "mezzo"},
+            {"threads", num_threads()},
+            {"parameters", count},
+            {"first_loss", first_loss}};
+  }
+
+ private:
+  Device device_;
+  std::optional<DType> half_;
+  Workload workload_;
+  std::optional<optim::Adam> adam_;
+  std::optional<amp::GradScaler> scaler_;
+  Tensor loss_;
+};
+
+ordered_json time_steps(const Options& options) {
+  Training training(options);
   examples::TrainingRecord record;
   bench::StepTimes times(options.warmup);
   for (int64_t step = 0; step < options.warmup + options.steps; ++step) {
     record.begin_step();
     times.begin();
-    adam.zero_grad();
-    Tensor loss;
-    {
-      const amp::Autocast autocast("cpu", half, half.has_value());
-      loss = workload.loss(net(input), workload.target);
-    }
+    training.forward();
     times.lap();
-    scaler.scale(loss).backward();
+    training.backward();
     times.lap();
-    scaler.step(adam);
-    scaler.update();
+    training.optimize();
     times.lap();
-    record.end_step(loss.item<double>());
+    record.end_step(training.loss());
   }
-
-  ordered_json more = {{"workload", options.workload},
-                       {"framework", "mezzo"},
-                       {"threads", num_threads()},
-                       {"parameters", count},
-                       {"first_loss", record.losses().front()}};
+  ordered_json more = training.json(options, record.losses().front());
   more.update(times.json());
-  return record.result(options, half.value_or(float32), more);
+  return record.result(options, training.dtype(), more);
+}
+
+/// On a GPU, where a step's calls return before its work is done: the loss is read once in a run of steps.
+ordered_json time_runs(const Options& options) {
+  const Device device = options.device;
+  Training training(options);
+  synchronize(device);
+  const size_t before = memory_stats(device).live;
+  reset_peak_memory(device);
+  const std::function<void()> step = [&training] { training.step(); };
+  step();
+  const double first_loss = training.loss();
+  for (int i = 1; i < options.warmup; ++i) step();
+  std::optional<cuda::Graph> graph;
+  if (options.graph) graph.emplace(step, device);
+  const bench::RunTimes times(
+      options.steps, [&] { graph ? graph->replay() : step(); }, [&] { synchronize(device); });
+
+  const auto mib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  ordered_json result = training.json(options, first_loss);
+  result.update({{"device", to_string(device)},
+                 {"amp", options.amp},
+                 {"tf32", options.tf32},
+                 {"graph", options.graph},
+                 {"steps", options.steps},
+                 {"training_mib", mib(memory_stats(device).peak - before)},
+                 {"live_peak_mib", mib(memory_stats(device).peak)}});
+  result.update(times.json());
+  result["loss"] = training.loss();
+  return result;
 }
 
 }  // namespace
@@ -121,6 +184,9 @@ int main(int argc, char** argv) {
   app.add_option("--warmup", options.warmup, "Steps before them")->check(CLI::NonNegativeNumber);
   app.add_option("--threads", options.threads, "Threads of the kernels")->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "Seed of weights and data");
+  app.add_option("--device", options.device, "Where it trains")->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_flag("--tf32", options.tf32, "On a GPU: products of float32 may use TensorFloat-32");
+  app.add_flag("--graph", options.graph, "On a GPU: the step is a CUDA graph");
   app.add_option("--amp", options.amp, "Mixed precision")->check(CLI::IsMember({"off", "bf16", "fp16"}));
   app.add_option("--size", options.size, "Pixels of the checkerboard's side")->check(CLI::Range(2, 16384));
   app.add_option("--channels", options.channels, "Channels of its hidden layers")
@@ -130,6 +196,8 @@ int main(int argc, char** argv) {
   return examples::run(app, argc, argv, [&options] {
     if (options.threads) set_num_threads(*options.threads);
     manual_seed(options.seed);
-    std::cout << time_training(options) << std::endl;
+    cuda::allow_tf32_matmul(options.tf32);
+    cuda::allow_tf32_convolution(options.tf32);
+    std::cout << (options.device == "cuda" ? time_runs(options) : time_steps(options)) << std::endl;
   });
 }

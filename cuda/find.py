@@ -1,14 +1,18 @@
 """Finds the CUDA toolkit, cuBLAS and cuDNN: for meson.build, which has no way to look where Python's packages put them.
 
 `find.py TOOLKIT`, a folder or nothing, prints a line `name=path` for each of nvcc, include (the toolkit's headers),
-cublas_include, cudnn_include, and the libraries cudart, cublas, cudnn, those that are found. Nothing here is run.
+cublas_include, cudnn_include, and the libraries cudart, cublas, cudnn, those that are found. Nothing here is run. Of
+several cuDNNs the newest is taken, and none that is older than CUDNN.
 """
 import glob
 import os
 import pathlib
+import re
 import shutil
 import site
 import sys
+
+CUDNN = (9, 8)
 
 
 def roots(toolkit):
@@ -48,15 +52,31 @@ def header(name):
     return [f"{folder}/{name}" for folder in ("include", "targets/*/include")]
 
 
+def cudnn_version(folder):
+    """Of the headers in a folder; (0, 0) if there are none."""
+    path = first(header("cudnn_version.h"), [folder])
+    text = pathlib.Path(path).read_text() if path else ""
+    return tuple(int(number[1]) if (number := re.search(rf"#define CUDNN_{part} (\d+)", text)) else 0 for part in ("MAJOR", "MINOR"))
+
+
+def cudnn(folders):
+    """Those folders that hold a cuDNN that will do: with the library first, then the newest first."""
+    versions = {folder: cudnn_version(folder) for folder in folders}
+    enough = [folder for folder in folders if versions[folder] >= CUDNN]
+    return sorted(enough, key=lambda folder: (first(library("cudnn"), [folder]) is None, [-part for part in versions[folder]]))
+
+
 def main():
     toolkit = list(roots(sys.argv[1] if len(sys.argv) > 1 else ""))
     everywhere = toolkit + list(packages())
+    of_cudnn = cudnn(list(dict.fromkeys(everywhere)))
     found = {
         "nvcc": first(["bin/nvcc"], everywhere),
         "include": first(header("cuda_runtime_api.h"), everywhere),
         "cublas_include": first(header("cublas_v2.h"), everywhere),
-        "cudnn_include": first(header("cudnn.h"), everywhere),
-        **{name: first(library(name), everywhere) for name in ("cudart", "cublas", "cudnn")},
+        "cudnn_include": first(header("cudnn.h"), of_cudnn),
+        **{name: first(library(name), everywhere) for name in ("cudart", "cublas")},
+        "cudnn": first(library("cudnn"), of_cudnn),
     }
     for name, path in found.items():
         if path:

@@ -52,7 +52,7 @@ __device__ auto fold_part(const Folding& f, int64_t start, int64_t part) {
 #pragma unroll 4
     for (int64_t i = begin + f.team.member(); i < end; i += f.team.members) take(start + i * step, i);
   } else {
-#pragma unroll 4
+#pragma unroll 1  // several divisions each: more at once would spill registers
     for (int64_t i = begin + f.team.member(); i < end; i += f.team.members) {
       int64_t place[1];
       f.reduced.places(i, place);

@@ -17,7 +17,7 @@ KNOWS = {
 OUTSIDE = {
     r"Eigen/|unsupported/Eigen/|omp\.h": "tensor/cpu/ tests/emulator/",  # the emulator's cuBLAS
     r"dnnl|oneapi/|\w+intrin\.h": "tensor/cpu/ bench/",  # what a product can reach at most is measured by them
-    r"cuda|cudnn|cublas|curand": "cuda/ tests/cuda/ tests/emulator/",
+    r"cuda|cudnn|cublas|curand": "cuda/ bench/ tests/cuda/ tests/emulator/",  # cuBLAS alone and a plain copy
     r"doctest/": "tests/",
     r"nlohmann/": "tensor/io/ examples/ bench/ tests/",
     r"CLI/|png\.h": "examples/ bench/ tests/",
