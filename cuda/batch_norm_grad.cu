@@ -4,6 +4,7 @@
 #include "cuda/batch_norm.cuh"
 #include "cuda/batch_norm.h"
 #include "cuda/channel_sums.cuh"
+#include "cuda/kernel_families.h"
 
 namespace mezzo::cuda {
 namespace {

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kTableThreads)
     T sum = 0;
     for_chunk<Pack<E>::size>(chunk, [&]<int length>(int64_t i, std::integral_constant<int, length>) {
       T x[length];
-      load_run<E>(x, tensor.data, {}, i);
+      load_pack<E>(x, tensor.data, {}, i);
       for (const T value : x) sum = part.merge(sum, part(value));
     });
     sum = part.merge_block(sum);
@@ -80,16 +80,14 @@ __global__ void __launch_bounds__(kTableThreads)
   store(total, dtype, 0, sum);
 }
 
-/// Whether a table can have the tensor.
-bool is_run(const View& tensor, const Walk<1>& walk) { return walk.is_linear() && is_aligned(tensor.data); }
-
 template <Power power>
 void norm_by(const View& total, std::span<const View> tensors, double p) {
   const Part<power> part{p};
   int64_t most = 1;  // blocks: one for each chunk in a table, or those of a launch of its own
   for (const View& tensor : tensors) {
     constexpr int64_t kChunk = Table<FloatingTensor>::kChunk;
-    most += std::max<int64_t>((tensor.numel() + kChunk - 1) / kChunk, grid_for(tensor.numel()).blocks.x);
+    most += std::max<int64_t>(divide_up(tensor.numel(), kChunk),
+                              grid_for(tensor.numel(), kTableThreads).blocks.x);
   }
   const Scratch parts(static_cast<size_t>(most) * sizeof(double));
   int64_t count = 0;
@@ -97,22 +95,12 @@ void norm_by(const View& total, std::span<const View> tensors, double p) {
     launch(parts_of_all<power>, table.grid(), table, part, parts.as<double>() + count);
     count += table.chunks;
   };
-  Batch<FloatingTensor, decltype(launch_all)> batch(launch_all);
-  for (const View& tensor : tensors) {
-    if (tensor.numel() == 0) continue;
-    const Walk<1> walk({&tensor});
-    if (is_run(tensor, walk)) {
-      batch.add({tensor.data, tensor.numel(), tensor.dtype});
-      continue;
-    }
-    const Grid grid = grid_for(tensor.numel(), kTableThreads);
-    dispatch(tensor.dtype, [&]<class E>(E) {
-      if constexpr (is_floating(dtype_of<E>))
-        launch(parts_of_one<E, power>, grid, walk, tensor.as<E>(), part, parts.as<double>() + count);
-    });
+  const auto launch_one = [&]<class E>(const Walk<1>& walk, const E* data) {
+    const Grid grid = grid_for(walk.count, kTableThreads);
+    launch(parts_of_one<E, power>, grid, walk, data, part, parts.as<double>() + count);
     count += grid.blocks.x;
-  }
-  batch.flush();
+  };
+  for_tensors(tensors, launch_all, launch_one);
   const Grid one{dim3(1), dim3(kTableThreads)};
   launch(total_of_parts<power>, one, parts.as<double>(), count, part, total.data, total.dtype);
 }
@@ -141,9 +129,9 @@ __global__ void __launch_bounds__(kTableThreads)
     using T = Compute<E>;
     for_chunk<Pack<E>::size>(chunk, [&]<int length>(int64_t i, std::integral_constant<int, length>) {
       T x[length];
-      load_run<E>(x, tensor.data, {}, i);
+      load_pack<E>(x, tensor.data, {}, i);
       for (T& value : x) value *= static_cast<T>(factor);
-      store_run<E>(tensor.data, {}, i, x);
+      store_pack<E>(tensor.data, {}, i, x);
     });
   });
 }
@@ -164,20 +152,10 @@ void clip(std::span<const View> tensors, const View& total, double max_norm) {
   const auto launch_all = [&](const Table<FloatingTensor>& table) {
     launch(clip_all, table.grid(), table, total.data, total.dtype, max_norm);
   };
-  Batch<FloatingTensor, decltype(launch_all)> batch(launch_all);
-  for (const View& tensor : tensors) {
-    if (tensor.numel() == 0) continue;
-    const Walk<1> walk({&tensor});
-    if (is_run(tensor, walk)) {
-      batch.add({tensor.data, tensor.numel(), tensor.dtype});
-      continue;
-    }
-    dispatch(tensor.dtype, [&]<class E>(E) {
-      if constexpr (is_floating(dtype_of<E>))
-        launch(clip_one<E>, grid_for(walk.count), walk, tensor.as<E>(), total.data, total.dtype, max_norm);
-    });
-  }
-  batch.flush();
+  const auto launch_one = [&]<class E>(const Walk<1>& walk, E* data) {
+    launch(clip_one<E>, grid_for(walk.count), walk, data, total.data, total.dtype, max_norm);
+  };
+  for_tensors(tensors, launch_all, launch_one);
 }
 
 }  // namespace

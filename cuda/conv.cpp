@@ -7,8 +7,8 @@
 
 #include "cuda/context.h"
 #include "cuda/kernel_families.h"
-#include "tensor/cuda_settings.h"
 #include "cuda/staged.h"
+#include "tensor/cuda_settings.h"
 
 namespace mezzo::cuda {
 namespace {

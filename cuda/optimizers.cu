@@ -183,12 +183,12 @@ __global__ void __launch_bounds__(kTableThreads)
   const T factor = unscaling<T>(scale);
   for_chunk<size>(chunk, [&]<int length>(int64_t i, std::integral_constant<int, length>) {
     T x[views][length];
-    load_run<E>(x[0], parameter.data[0], {}, i);
-    load_run<E>(x[1], parameter.data[1], {}, i);
-    for (int v = 2; v < views; ++v) load_run<T>(x[v], parameter.data[v], {}, i);
+    load_pack<E>(x[0], parameter.data[0], {}, i);
+    load_pack<E>(x[1], parameter.data[1], {}, i);
+    for (int v = 2; v < views; ++v) load_pack<T>(x[v], parameter.data[v], {}, i);
     if (factor != 1) {
       for (T& g : x[1]) g = convert_to<T>(convert_to<E>(g * factor));
-      store_run<E>(parameter.data[1], {}, i, x[1]);
+      store_pack<E>(parameter.data[1], {}, i, x[1]);
     }
     for (int j = 0; j < length; ++j) {
       T element[views];
@@ -196,8 +196,8 @@ __global__ void __launch_bounds__(kTableThreads)
       rule(element, own);
       for (int v = 0; v < views; ++v) x[v][j] = element[v];
     }
-    store_run<E>(parameter.data[0], {}, i, x[0]);
-    for (int v = 2; v < views; ++v) store_run<T>(parameter.data[v], {}, i, x[v]);
+    store_pack<E>(parameter.data[0], {}, i, x[0]);
+    for (int v = 2; v < views; ++v) store_pack<T>(parameter.data[v], {}, i, x[v]);
   });
 }
 

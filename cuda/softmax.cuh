@@ -63,7 +63,7 @@ template <class T, class Out, class In, int size>
 __global__ void __launch_bounds__(kMostThreads<T>) softmax_in_two_reads(const Lines<2> lines, bool log) {
   for_lines<size>(lines, [&](const auto& part) {
     Exponentials<T> all{-std::numeric_limits<T>::infinity(), 0};
-    part.for_runs([&](int64_t i) {
+    part.for_packs([&](int64_t i) {
       T x[size], largest = all.largest;
       part.template load<In>(x, 1, i);
       for (const T value : x) largest = Larger()(largest, value);
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kMostThreads<T>) softmax_in_two_reads(const Li
     });
     all = part.merge(all, Join());
     const T log_sum = std::log(all.sum), factor = T(1) / all.sum;
-    part.for_runs([&](int64_t i) {
+    part.for_packs([&](int64_t i) {
       T x[size];
       part.template load<In>(x, 1, i);
       for (T& value : x) {
@@ -123,12 +123,12 @@ __global__ void __launch_bounds__(kMostThreads<T>) softmax_grad_in_two_reads(con
       part.template load<E>(g, 1, i);
       part.template load<E>(y, 2, i);
     };
-    part.for_runs([&](int64_t i) {
+    part.for_packs([&](int64_t i) {
       read(i);
       for (int j = 0; j < size; ++j) sum += gradient.term(g[j], y[j]);
     });
     sum = part.merge(sum, Plus());
-    part.for_runs([&](int64_t i) {
+    part.for_packs([&](int64_t i) {
       read(i);
       for (int j = 0; j < size; ++j) g[j] = gradient.result(g[j], y[j], sum);
       part.template store<E>(g, 0, i);
