@@ -86,6 +86,7 @@ __global__ void weigh_rows(Compute<E>* products, Walk<3> rows, Compute<E>* lse, 
 
 enum : int { kProducts, kLse, kMask, kGradOut, kOut };
 
+/// What the gradient's kernel gets beside the scores; products and grad_products are overwritten.
 template <class E>
 struct GradOperands {
   using T = Compute<E>;
@@ -95,6 +96,7 @@ struct GradOperands {
   int64_t values, grad_out_step, out_step;  ///< elements of a value, and how far they are apart
 };
 
+/// weigh_grad (attention.h): from a row of products, the weights and the gradients of the scores.
 template <class E>
 __global__ void weigh_grad_rows(GradOperands<E> in, Walk<5> rows, Scores<Compute<E>> scores) {
   using T = Compute<E>;
@@ -128,6 +130,7 @@ __global__ void weigh_grad_rows(GradOperands<E> in, Walk<5> rows, Scores<Compute
 /// A view [..., rows, columns] as one of [..., rows], of the first column.
 View rows_of(const View& view) { return dimensions(view, 0, view.shape.dim() - 1); }
 
+/// A block for each row, with a thread for each key up to 256.
 Grid grid_of_rows(int64_t rows, int64_t keys) {
   constexpr int64_t kMostBlocks = 132 * 32, kMostWarps = 8;
   const int64_t warps = std::clamp<int64_t>(divide_up(keys, kWarp), 1, kMostWarps);

@@ -14,6 +14,7 @@ namespace {
 /// What an element adds to the norm: |x|^p, or for infinity itself, to be the largest.
 enum class Power { square, any, largest };
 
+/// That of an element, and how parts add up.
 template <Power power>
 struct Part {
   double p;
@@ -68,6 +69,7 @@ __global__ void __launch_bounds__(kTableThreads)
   if (threadIdx.x == 0) parts[blockIdx.x] = static_cast<double>(sum);
 }
 
+/// The norm, from the parts of all blocks.
 template <Power power>
 __global__ void __launch_bounds__(kTableThreads)
     total_of_parts(const double* parts, int64_t count, const Part<power> part, void* total, DType dtype) {
@@ -80,6 +82,7 @@ __global__ void __launch_bounds__(kTableThreads)
   store(total, dtype, 0, sum);
 }
 
+/// The norm by a power that the kernels are compiled for.
 template <Power power>
 void norm_by(const View& total, std::span<const View> tensors, double p) {
   const Part<power> part{p};
@@ -119,6 +122,7 @@ __device__ inline double factor_of(const void* total, DType dtype, double max_no
   return static_cast<double>(static_cast<float>(max_norm) / (load<float>(total, dtype, 0) + 1e-6f));
 }
 
+/// Reads and writes a chunk once, or nothing where the norm is small enough.
 __global__ void __launch_bounds__(kTableThreads)
     clip_all(const Table<FloatingTensor> table, const void* total, DType total_dtype, double max_norm) {
   const double factor = factor_of(total, total_dtype, max_norm);
@@ -136,6 +140,7 @@ __global__ void __launch_bounds__(kTableThreads)
   });
 }
 
+/// The same of one tensor of any layout.
 template <class E>
 __global__ void clip_one(const Walk<1> walk, E* data, const void* total, DType total_dtype, double max_norm) {
   const double factor = factor_of(total, total_dtype, max_norm);

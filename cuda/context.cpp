@@ -1,3 +1,5 @@
+// Devices, streams, handles and staging memory: made at their first use, by each thread for itself but for
+// the main streams.
 #include "cuda/context.h"
 
 #include <cstdlib>

@@ -69,6 +69,7 @@ __global__ void __launch_bounds__(kTile* kTileRows)
   }
 }
 
+/// out[i] = first + i * step in row-major order.
 template <class T>
 __global__ void __launch_bounds__(256)
     fill_strided(const __grid_constant__ Walk<1> walk, void* out, DType dtype, T first, T step) {
@@ -104,6 +105,7 @@ int transposed_dim(const Walk<2>& walk) {
   return -1;
 }
 
+/// Dimension `dim` and the innermost make the matrices, all others the batch.
 template <class Bits>
 void transpose(const View& out, const View& in, const Walk<2>& walk, int dim) {
   const int inner = walk.dims - 1;

@@ -1,3 +1,4 @@
+// Copies between the CPU and a device, through page-locked memory, and between devices, ordered by events.
 #include "cuda/copy_bytes.h"
 
 #include <algorithm>

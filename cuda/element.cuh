@@ -13,6 +13,7 @@
 
 namespace mezzo::cuda {
 
+/// The floating types that arithmetic runs in float for.
 template <class E>
 inline constexpr bool is_16_bit = std::is_same_v<E, Half> || std::is_same_v<E, BFloat16>;
 

@@ -1,3 +1,4 @@
+// Captures: a stream of its own takes down what a step asks for, and a graph is made of that.
 #include "cuda/graph.h"
 
 #include <cuda_runtime_api.h>

@@ -17,6 +17,7 @@ View beside(const View& view, const Shape& shape, int dim) {
 
 // --- gather: reads index and the elements, writes the result, once each
 
+/// A thread for each pack of the result; `step` is in's along the dimension.
 template <class E, int size>
 __global__ void gather_packs(const Walk<3> walk, int64_t step, E* out, const E* in, const int64_t* index) {
   for (int64_t i = first_item(); i < walk.count; i += grid_stride()) {
@@ -63,6 +64,7 @@ View only(const View& view, F&& leaves) {
   return result;
 }
 
+/// By sorted positions, a piece of each list after the other.
 template <class Put, class T, class S>
 void scatter_few_lines(const View& out, const View& index, const View& source, int dim,
                        const ScatterSteps& step) {
@@ -91,6 +93,7 @@ void scatter_few_lines(const View& out, const View& index, const View& source, i
   }
 }
 
+/// Chooses between the two ways of scatter.cuh.
 template <class Put, class T, class S>
 void scatter_as(const View& out, const View& index, const View& source, int dim) {
   constexpr int64_t kShort = 32, kManyLines = 32768;

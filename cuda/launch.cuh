@@ -24,11 +24,13 @@ namespace mezzo::cuda {
 
 inline constexpr unsigned kWarp = 32;
 
+/// How many threads a kernel has.
 struct Grid {
   dim3 blocks, threads;
   size_t shared = 0;  ///< bytes of dynamic shared memory, at most 48 KiB
 };
 
+/// a / b, rounded up.
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// One thread for each of `items`, in blocks of `threads`, but no more blocks than fill a large device:

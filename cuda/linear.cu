@@ -9,7 +9,7 @@
 namespace mezzo::cuda {
 namespace {
 
-// --- element by element
+// --- element by element: formulas of one or two operands, which `map` applies
 
 struct GeluValue {
   static constexpr bool reads_second = false;
@@ -154,6 +154,7 @@ bool has_packs(const View& matrix) {
 
 constexpr int kRowThreads = 8, kLastRowThreads = 32;
 
+/// The first of the two passes, with or without a relu.
 template <class E, int width>
 auto sum_chunk_of(bool relu) {
   using T = Compute<E>;

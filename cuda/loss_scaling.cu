@@ -40,9 +40,7 @@ __device__ inline void report(bool bad, float* found_inf) {
   if (__syncthreads_or(bad) != 0 && threadIdx.x == 0) atomicExch(found_inf, 1.0f);
 }
 
-/// What gradients are multiplied by; a scale that is not given stands for 1.
-__device__ inline float inverse_of(const float* scale) { return scale == nullptr ? 1.0f : inverse(*scale); }
-
+/// Many dense gradients, a chunk for each block.
 __global__ void __launch_bounds__(kTableThreads)
     unscale_all(const Table<FloatingTensor> table, const float* scale, float* found_inf, bool write) {
   const Chunk chunk = chunk_of_block(table);
@@ -80,6 +78,7 @@ void unscale(std::span<const View> grads, const View& scale, const View& found_i
   for_tensors(grads, launch_all, launch_one);
 }
 
+/// By one thread; the rule is in tensor/scale_rule.h.
 __global__ void next_scale(float* scale, int32_t* tracker, const float* found_inf, const ScaleRule rule) {
   if (threadIdx.x != 0) return;
   const ScaleState updated = next({*scale, *tracker}, *found_inf != 0, rule);

@@ -19,6 +19,7 @@ struct Matrix {
       : row(view.strides[view.strides.dim() - 2]), column(view.strides[view.strides.dim() - 1]) {}
 };
 
+/// out [M, N] = a [M, K] b [K, N] + bias for each of the batches.
 struct Product {
   int64_t M, N, K;
   Matrix out, a, b;

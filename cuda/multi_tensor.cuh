@@ -36,6 +36,7 @@ struct Chunk {
   int64_t begin, end;
 };
 
+/// By bisection: all threads of the block read the same.
 template <class Item>
 __device__ Chunk chunk_of_block(const Table<Item>& table) {
   const auto chunk = static_cast<int32_t>(blockIdx.x);
@@ -69,6 +70,9 @@ __device__ void with_floating(DType dtype, F&& f) {
       return f(float{});
   }
 }
+
+/// What gradients are multiplied by; a loss scale that is not given stands for 1.
+__device__ inline float inverse_of(const float* scale) { return scale == nullptr ? 1.0f : inverse(*scale); }
 
 /// f(i, constant) for the packs of `size` elements of a chunk that are the calling thread's, and then for the
 /// single elements at its end: `constant` holds how many there are at i.

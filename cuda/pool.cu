@@ -58,7 +58,7 @@ __device__ inline Position position_of(const Planes& planes, int64_t i, int chan
   return at;
 }
 
-/// Cell: the type of cells, or void for any.
+/// The largest of each window, and which cell of it that is. Cell: the type of cells, or void for any.
 template <class E, class Cell, int size>
 __global__ void max_pool(const Planes out, const Planes cells, const Planes input,
                          const PoolGeometry geometry) {
@@ -109,6 +109,7 @@ __device__ inline int64_t cell_in(const PoolGeometry& g, size_t axis, int64_t at
   return distance % g.dilation[axis] == 0 ? distance / g.dilation[axis] : -1;
 }
 
+/// The sum of grad_out over the windows that took an element for the largest.
 template <class E, class Cell, int size>
 __global__ void max_pool_grad(const Planes grad_input, const Planes grad_out, const Planes cells,
                               const PoolGeometry geometry) {

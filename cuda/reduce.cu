@@ -14,6 +14,7 @@ namespace {
 // An op over values of T: Acc is what threads hold, `identity` begins it, `lift` makes one of element i of a
 // line, `merge` joins two, `finish` puts the result in its place.
 
+/// The sum, or the mean if the folding says so.
 template <class T>
 struct Sum {
   using Value = T;
@@ -53,6 +54,7 @@ struct Extreme {
   }
 };
 
+/// A value, and where in its line it stands.
 template <class T>
 struct At {
   T value;
@@ -77,6 +79,7 @@ struct Position {
   }
 };
 
+/// Whether all values are true, or any is.
 template <bool all>
 struct Test {
   using Value = bool;
