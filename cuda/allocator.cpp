@@ -1,3 +1,4 @@
+// Segments from the device, cut into blocks and joined again; pools of their own for captured graphs.
 #include "cuda/allocator.h"
 
 #include <algorithm>

@@ -49,8 +49,12 @@ class Context {
   /// The stream that kernels of this thread go to: the device's main one, which all threads share, so that
   /// tensors can pass between them as they do on a CPU; or that of the innermost StreamGuard.
   cudaStream_t stream();
-  /// Null stands for the main one. Returns what was set before.
-  cudaStream_t exchange_stream(cudaStream_t stream) { return std::exchange(stream_, stream); }
+  /// Null stands for the main one. Returns what was set before; no handle stays bound to that, since it may
+  /// be gone, and another stream under its name, when the handle is used next.
+  cudaStream_t exchange_stream(cudaStream_t stream) {
+    blas_stream_ = dnn_stream_ = nullptr;
+    return std::exchange(stream_, stream);
+  }
   /// Bound to the stream.
   cublasHandle_t blas();
   cudnnHandle_t dnn();
@@ -107,7 +111,7 @@ class Scratch {
 };
 
 /// After each launch: reports its errors, and in the debug setting MEZZO_CUDA_SYNCHRONIZE=1 waits for the
-/// kernel, so that what goes wrong in it is reported by the op that launched it.
+/// kernel, unless it is captured, so that what goes wrong in it is reported by the op that launched it.
 void finish_launch(cudaError_t status, cudaStream_t stream);
 
 }  // namespace mezzo::cuda
