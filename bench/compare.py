@@ -89,6 +89,8 @@ def main():
         sys.exit(gpu.main(a, a.seconds or GPU_LIMIT))
     if not a.torch:
         sys.exit("compare.py is run by a Python that has torch")
+    if "tf32" in (a.amps or []):
+        p.error("TF32 is of GPUs")
     a.amps, a.size = a.amps or list(training.DTYPES), a.size or 256
     deadline = time.monotonic() + (a.seconds or TOTAL_LIMIT)
     programs = build(a.build, PROGRAMS, ["onednn_ops"], [f"-Dtorch={Path(TORCH.origin).parent}"])

@@ -8,16 +8,19 @@ import copy
 import json
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 from runner import BENCH, ROOT, print_table, number, run, share
 
 PRECISIONS = {"off": ("float32", []), "tf32": ("TF32", ["--tf32"]), "bf16": ("bfloat16", []), "fp16": ("float16", [])}
-DEFAULT = ["off", "tf32", "fp16"]
+DEFAULT = ["off", "fp16", "tf32"]  # in the order in which time may run out
 MEZZO = {"mezzo": [], "mezzo, graph": ["--graph"]}
 EAGER = {"PyTorch eager": ["--layout", "nchw"], "PyTorch eager channels-last": []}
 COMPILED = {"PyTorch compiled": ["--compile", "--fused"], "PyTorch compiled, graph": ["--compile", "--fused", "--graph"]}
 FORM_LIMIT = 90  # seconds
+NEAR = 1e-4  # as far as first losses in float32 may differ
 SKIPPED = "skipped: no CUDA device"
 
 
@@ -31,18 +34,16 @@ def build(a, targets):
 def forms_of(a, programs, amps):
     """(precision, form) to its command, in the order in which they run: what compiles comes last."""
     size = ["--size", a.size, "--steps", a.steps, "--channels", 8 if a.emulate else 256]
-    flags = {amp: [*size, "--device", "cuda", "--amp", "off" if amp == "tf32" else amp, *PRECISIONS[amp][1]] for amp in amps}
-    torch = [sys.executable, BENCH / "torch_workloads.py", "checkerboard", "--threads", a.threads]
-    torch += ["--try-on-cpu"] if a.emulate else []
+    flags = {amp: [*size, "--amp", "off" if amp == "tf32" else amp, *PRECISIONS[amp][1]] for amp in amps}
     commands = {}
     for amp in amps:
         for name, more in MEZZO.items():
-            commands[amp, name] = [programs["workloads"], "checkerboard", *flags[amp], *more]
+            commands[amp, name] = [programs["workloads"], "checkerboard", "--device", "cuda", *flags[amp], *more]
     if a.torch:
         for forms in (EAGER, {} if a.emulate else COMPILED):
             for amp in amps:
                 for name, more in forms.items():
-                    commands[amp, name] = [*torch, *flags[amp], *more]
+                    commands[amp, name] = [*torch_command(a), *flags[amp], *more]
     return commands
 
 
@@ -50,7 +51,7 @@ class Results:
     """All that has been measured, as the JSON file has it; written anew after each form."""
 
     def __init__(self, a):
-        self.json, self.a = {"device": None, "emulated": a.emulate, "size": a.size, "steps": a.steps, "training": [], "ops": [], "left_out": []}, a
+        self.json, self.a = {"device": None, "emulated": a.emulate, "size": a.size, "steps": a.steps, "training": [], "ops": [], "rows": [], "left_out": []}, a
 
     def write(self):
         if self.a.json:
@@ -63,6 +64,36 @@ class Results:
 
     def training(self, amp):
         return {row["form"]: row for row in self.json["training"] if row["amp"] == amp}
+
+    def row(self, amp):
+        """Of one precision, in the form of compare.py's rows on a CPU; `mezzo_graph_ms` is a replayed step's."""
+        rows = self.training(amp)
+        torch = {form: row for form, row in rows.items() if not form.startswith("mezzo")}
+        best = min(torch, key=lambda form: torch[form]["median_step_ms"], default=None)
+        mezzo, peer = rows["mezzo"], torch.get(best, {})
+        return {"workload": "checkerboard", "amp": amp, "mezzo_ms": mezzo["median_step_ms"], "torch_ms": peer.get("median_step_ms"),
+                "ratio": mezzo["median_step_ms"] / peer["median_step_ms"] if peer else None, "torch_form": best,
+                "mezzo_graph_ms": rows.get("mezzo, graph", {}).get("median_step_ms"),
+                "mezzo_mib": mezzo["training_mib"], "torch_mib": peer.get("training_mib")}
+
+
+def torch_command(a):
+    return [sys.executable, BENCH / "torch_workloads.py", "checkerboard", "--threads", a.threads, "--device", "cuda", *(["--try-on-cpu"] if a.emulate else [])]
+
+
+def check_same(a, programs, results):
+    """The first loss of PyTorch's weights and data must be the same in both frameworks, on the GPU in both."""
+    small = ["--size", "16", "--steps", "1", "--warmup", "0", "--channels", "8"]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "state.safetensors"
+        found = [run([str(word) for word in command], FORM_LIMIT, a.threads) for command in (
+            [*torch_command(a), *small, "--save", file], [programs["workloads"], "checkerboard", "--device", "cuda", *small, "--load", file])]
+    if wrong := [result for result in found if isinstance(result, str)]:
+        return results.leave_out("the check that both train the same", wrong[0])
+    losses = [result["first_loss"] for result in found]
+    results.json["first_losses"] = {"PyTorch": losses[0], "mezzo": losses[1]}
+    if abs(losses[1] / losses[0] - 1) > NEAR or found[0]["parameters"] != found[1]["parameters"]:
+        sys.exit(f"the checkerboard is not the same in both: {found}")
 
 
 def measure(a, programs, amps, deadline, results):
@@ -80,9 +111,12 @@ def measure(a, programs, amps, deadline, results):
         results.json["ops"] = ops.pop("rows")
         results.json["device"] = ops
         results.write()
+    if a.torch:
+        check_same(a, programs, results)
     for (amp, form), command in forms_of(a, programs, amps).items():
         if row := attempt(f"{form}, {PRECISIONS[amp][0]}", command):
             results.json["training"].append({**row, "amp": amp, "form": form})
+            results.json["rows"] = [results.row(amp) for amp in amps if "mezzo" in results.training(amp)]
             results.write()
 
 

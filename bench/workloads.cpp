@@ -150,9 +150,9 @@ ordered_json time_runs(const Options& options) {
   const std::function<void()> step = [&training] { training.step(); };
   step();
   const double first_loss = training.loss();
-  for (int i = 1; i < options.warmup; ++i) step();
   std::optional<cuda::Graph> graph;
-  if (options.graph) graph.emplace(step, device);
+  if (options.graph) graph.emplace(step, device, options.warmup);
+  for (int i = 0; i < options.warmup && !graph; ++i) step();
   const bench::RunTimes times(
       options.steps, [&] { graph ? graph->replay() : step(); }, [&] { synchronize(device); });
 

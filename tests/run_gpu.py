@@ -1,12 +1,14 @@
 """What run_gpu.sh does, phase by phase: each has a time that it may take, and what has been found is written after it."""
 import argparse
 import ctypes
+import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from pathlib import Path
@@ -85,8 +87,18 @@ def tools(folder):
     os.environ["PATH"] = os.pathsep.join([str(folder), beside, os.environ.get("PATH", "")])
     if not shutil.which("meson"):
         script("meson", sys.executable, "-m", "mesonbuild.mesonmain")
-    if not shutil.which("ninja"):
-        script("ninja", sys.executable, "-m", "ninja")
+    if not shutil.which("ninja") and (program := ninja_of_python()):
+        script("ninja", program)
+
+
+def ninja_of_python():
+    """The program in Python's package ninja; `-m ninja` would look for it by name, and find what we are about to make."""
+    spec = importlib.util.find_spec("ninja")
+    if spec is None or spec.origin is None:
+        return None
+    package = Path(spec.origin).parent
+    places = [package / "data/bin", package.parent / "bin", Path(sysconfig.get_path("scripts")), *(parent / "bin" for parent in package.parents)]
+    return next((place / "ninja" for place in places if os.access(place / "ninja", os.X_OK)), None)
 
 
 def compiler():
@@ -156,7 +168,7 @@ def suite(a, report):
 
 
 def sanitize(a, tool, until, results):
-    """Test case by test case, as many as there is time for."""
+    """Test case by test case, as many as there is time for; one that is not there any more is an error too."""
     log, clean, wrong = a.out / f"{tool}.log", 0, []
     log.unlink(missing_ok=True)
     for case in SANITIZED:
@@ -165,8 +177,9 @@ def sanitize(a, tool, until, results):
         command = [a.sanitizer, "--tool", tool, "--error-exitcode", 9, "--report-api-errors", "no",
                    a.build / "tests/cuda/cuda_kernels_test", f"-tc={case}"]
         status = run(command, until - time.monotonic(), log, {"MEZZO_TEST_DEVICE": "cuda"})
-        clean += status == 0
-        if status not in (0, None):
+        none = re.search(r"test cases: +0 ", log.read_text(errors="replace")[-500:])
+        clean += status == 0 and not none
+        if status not in (0, None) or none:
             wrong.append(case)
     left = len(SANITIZED) - clean - len(wrong)
     results[tool] = (f"{clean} test cases clean" + (f", {left} not run for want of time" if left else "")
@@ -212,13 +225,13 @@ def main():
     p.add_argument("--headers", type=Path, metavar="FOLDER", help="with Eigen/, nlohmann/, doctest/ and CLI/, in place of packages")
     p.add_argument("--python", help="that runs meson, finds cuDNN and has PyTorch; default python3")
     p.add_argument("--build", type=Path, metavar="FOLDER", default=ROOT / "build-gpu", help="default build-gpu/")
-    p.add_argument("--out", type=Path, metavar="FOLDER", help="of results and logs; default: beside the build folder, with -results behind its name")
+    p.add_argument("--out", type=Path, metavar="FOLDER", help="of results and logs; default: results/ in the build folder")
     p.add_argument("--arch", help="compute capability to build for, as 90; default: the card's")
     p.add_argument("--jobs", type=int, help="of the build")
     p.add_argument("--build-seconds", type=float, help=f"that the build may take, not {BUILD}; the whole then takes longer too")
     a = p.parse_args()
     a.build = a.build.resolve()
-    a.out = (a.out or a.build.parent / (a.build.name + "-results")).resolve()
+    a.out = (a.out or a.build / "results").resolve()
     report = Report(a.out, start)
     (a.out / "compare.json").unlink(missing_ok=True)
     tools(a.out / "tools")
