@@ -1,6 +1,5 @@
 // CUDA's convolutions beside the reference ones, by cuDNN and by their definition.
 #include "cuda/conv.h"
-#include "tensor/cuda_settings.h"
 #include "tensor/error.h"
 #include "tests/cuda/conv_cases.h"
 #include "tests/cuda/two_devices.h"
@@ -48,7 +47,6 @@ struct ConvArrays {
 }  // namespace
 
 TEST_CASE("conv2d on CUDA and its gradients: every dtype and layout") {
-  allow_tf32_convolution(false);
   unsigned seed = 0;
   for (const DType dtype : kFloating)
     for (const ConvCase& c : small_conv_cases())
@@ -71,7 +69,6 @@ TEST_CASE("conv2d on CUDA and its gradients: every dtype and layout") {
         arrays.expect(c.geometry, with_bias);
         arrays.check(4 * precision_of(dtype));
       }
-  allow_tf32_convolution(true);
 }
 
 TEST_CASE("conv2d on CUDA by its definition, for what cuDNN does not have") {
