@@ -72,7 +72,8 @@ class Context {
 
 /// That of the calling thread on the device that it works on, 0 to begin with.
 Context& context();
-/// Makes `device` the one that the calling thread works on.
+/// Makes `device` the one that the calling thread works on. A program that calls cudaSetDevice besides has to
+/// set it back before it calls mezzo.
 void select(int device);
 /// The stream of a device that all threads share.
 cudaStream_t main_stream(int device);

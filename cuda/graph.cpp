@@ -89,6 +89,8 @@ class Capture {
 std::shared_ptr<void> record(int device, const std::function<void()>& step) {
   refuse_in_capture("another capture", "");
   select(device);
+  static_cast<void>(context().blas());  // made before: they allocate
+  static_cast<void>(context().dnn());
   auto recording = std::make_shared<Recording>(device);
   Capture capture(*recording);
   capture.check_begun();
