@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/element.cuh"
 #include "cuda/pack.cuh"
 
 namespace mezzo::cuda {
@@ -20,19 +19,19 @@ struct Access {
 
   using Stored = std::conditional_t<width == 1, void, E>;
   static __device__ void read(T (&values)[width], const void* data, DType dtype, int64_t place) {
-    load_run<Stored>(values, data, dtype, place);
+    load_pack<Stored>(values, data, dtype, place);
   }
   static __device__ void write(const T (&values)[width], void* data, DType dtype, int64_t place) {
-    store_run<Stored>(data, dtype, place, values);
+    store_pack<Stored>(data, dtype, place, values);
   }
 };
 
 /// f(Access) for packs of a floating dtype, whose elements belong to channels `abreast` or to one.
 template <bool abreast, class F>
 void with_packs(DType dtype, F&& f) {
-  dispatch(dtype, [&]<class E>(E) {
+  dispatch_floating(dtype, [&]<class E>(E) {
     constexpr int width = Pack<E>::size, channels = abreast ? width : 1;
-    if constexpr (is_floating(dtype_of<E>)) f(Access<E, width, channels>());
+    f(Access<E, width, channels>());
   });
 }
 /// f(Access) for one element at a time, of any dtype, in the arithmetic of `dtype`.

@@ -1,8 +1,13 @@
+// Segments from the device, cut into blocks and joined again; pools of their own for captured graphs.
 #include "cuda/allocator.h"
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <functional>
+#include <iterator>
+#include <string_view>
+#include <utility>
 
 #include "cuda/check.h"
 #include "cuda/context.h"
@@ -20,7 +25,15 @@ constexpr size_t kMostShared = 10 * kMiB;  // larger blocks get segments of thei
 
 size_t rounded(size_t bytes, size_t step) { return (std::max<size_t>(bytes, 1) + step - 1) / step * step; }
 
+const bool caches = [] {
+  const char* const setting = std::getenv("MEZZO_CUDA_CACHE");
+  return !setting || std::string_view(setting) != "0";
+}();
+
+size_t block_size(size_t bytes) { return caches ? rounded(bytes, kStep) : std::max<size_t>(bytes, 1); }
+
 size_t segment_size(size_t size) {
+  if (!caches) return size;
   if (size <= kMostSmall) return kSmallSegment;
   return size <= kMostShared ? kLargeSegment : rounded(size, 2 * kMiB);
 }
@@ -46,20 +59,18 @@ bool Allocator::Fit::operator()(const Block* a, const Block* b) const {
 }
 
 void* Allocator::allocate(size_t bytes, cudaStream_t stream) {
-  const size_t size = rounded(bytes, kStep);
+  const size_t size = block_size(bytes);
   const std::lock_guard lock(mutex_);
   Pool& pool = capturing_ && stream == capturing_ ? pools_.at(last_pool_) : main_;
-  if (!capturing_) finish_pending(false);
   Block* block = find_free(pool, size, stream);
   if (!block) block = new_segment(pool, size, stream);
   if (!block && !capturing_) {
-    finish_pending(true);
     give_back(main_);
-    block = find_free(pool, size, stream);
-    if (!block) block = new_segment(pool, size, stream);
+    block = new_segment(pool, size, stream);
   }
   if (!block) fail_exhausted(bytes);
   split(block, size);
+  block->serial = ++last_serial_;
   live_.emplace(block->data, block);
   stats_.live += block->size;
   stats_.peak = std::max(stats_.peak, stats_.live);
@@ -91,6 +102,7 @@ Allocator::Block* Allocator::new_segment(Pool& pool, size_t size, cudaStream_t s
   }
   check(status, "allocating memory");
   ++stats_.system_allocations;
+  ++pool.segments;
   return new Block{&pool, size <= kMostSmall, stream, static_cast<std::byte*>(data), whole};
 }
 
@@ -113,23 +125,24 @@ void Allocator::release(void* data) noexcept {
   Block* const block = found->second;
   live_.erase(found);
   stats_.live -= block->size;
-  if (capturing_ && block->pool == &main_)
-    pools_.at(last_pool_).held.push_back(block);
-  else if (block->used_by.empty())
-    put_back(block);
-  else
-    await_streams(block);
+  put_back(block);
+  forget_dropped_pools();
 }
 
-/// Makes a block free, and one with its free neighbours.
+/// Makes a block free, and one with its free neighbours; or lets a graph hold it that may know it.
 void Allocator::put_back(Block* block) {
+  if (block->pool == &main_) {
+    for (auto& [number, pool] : pools_) {
+      if (!pool.dropped && block->serial <= pool.last_serial) return pool.held.push_back(block);
+    }
+  }
   stats_.cached += block->size;
   for (Block* neighbour : {block->before, block->after}) {
     if (neighbour && neighbour->free) absorb(block, neighbour);
   }
   block->free = true;
   block->pool->of(*block).insert(block);
-  if (block->pool->dropped) give_back(*block->pool);
+  if (!caches && block->pool == &main_) give_back(main_);
 }
 
 void Allocator::absorb(Block* block, Block* neighbour) {
@@ -146,42 +159,6 @@ void Allocator::absorb(Block* block, Block* neighbour) {
   delete neighbour;
 }
 
-void Allocator::record_stream(void* data, cudaStream_t stream) {
-  const std::lock_guard lock(mutex_);
-  Block* const block = live_.at(data);
-  std::vector<cudaStream_t>& streams = block->used_by;
-  if (stream != block->stream && std::find(streams.begin(), streams.end(), stream) == streams.end())
-    streams.push_back(stream);
-}
-
-/// A released block stays out of the pool until the streams that use it have come to where they are now.
-void Allocator::await_streams(Block* block) {
-  for (cudaStream_t stream : block->used_by) {
-    cudaEvent_t event = nullptr;
-    if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) continue;  // at exit
-    cudaEventRecord(event, stream);
-    pending_.push_back({event, block});
-    ++block->waits_for;
-  }
-  block->used_by.clear();
-  if (block->waits_for == 0) put_back(block);
-}
-
-/// Makes the blocks free whose events have come; waits for all of them if `wait`.
-void Allocator::finish_pending(bool wait) {
-  std::erase_if(pending_, [&](const Pending& pending) {
-    const cudaError_t status = wait ? cudaEventSynchronize(pending.event) : cudaEventQuery(pending.event);
-    if (status == cudaErrorNotReady) {
-      static_cast<void>(cudaGetLastError());
-      return false;
-    }
-    check(status, "waiting for a stream");
-    cudaEventDestroy(pending.event);
-    if (--pending.block->waits_for == 0) put_back(pending.block);
-    return true;
-  });
-}
-
 /// Gives the segments that are wholly free back to the device.
 void Allocator::give_back(Pool& pool) {
   const RelaxedCapture relaxed;
@@ -189,6 +166,7 @@ void Allocator::give_back(Pool& pool) {
     std::erase_if(*blocks, [&](Block* block) {
       if (block->before || block->after) return false;
       cudaFree(block->data);
+      --pool.segments;
       stats_.cached -= block->size;
       delete block;
       return true;
@@ -216,14 +194,12 @@ void Allocator::reset_peak() {
 
 void Allocator::empty() {
   const std::lock_guard lock(mutex_);
-  finish_pending(true);
   give_back(main_);
 }
 
 void Allocator::begin_capture(cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
   if (capturing_) fail("cuda::Graph", "another thread is capturing a graph on this device");
-  finish_pending(false);
   capturing_ = stream;
   pools_[++last_pool_];
 }
@@ -231,16 +207,25 @@ void Allocator::begin_capture(cudaStream_t stream) {
 int Allocator::end_capture() {
   const std::lock_guard lock(mutex_);
   capturing_ = nullptr;
+  pools_.at(last_pool_).last_serial = last_serial_;
   return last_pool_;
 }
 
 void Allocator::drop_pool(int number) {
   const std::lock_guard lock(mutex_);
-  Pool& pool = pools_.at(number);
+  GraphPool& pool = pools_.at(number);
   pool.dropped = true;
-  give_back(pool);
-  for (Block* block : pool.held) put_back(block);
-  pool.held.clear();
+  for (Block* block : std::exchange(pool.held, {})) put_back(block);  // or another graph holds it
+  forget_dropped_pools();
+}
+
+/// Gives back what is free of graphs that are gone; a tensor that the graph made may still be there.
+void Allocator::forget_dropped_pools() {
+  for (auto entry = pools_.begin(); entry != pools_.end();) {
+    GraphPool& pool = entry->second;
+    if (pool.dropped) give_back(pool);
+    entry = pool.dropped && pool.segments == 0 ? pools_.erase(entry) : std::next(entry);
+  }
 }
 
 Allocator& allocator(int device) {

@@ -3,13 +3,21 @@
 //
 // Memory comes from the device in segments, which are cut into blocks. A block belongs to the stream that it
 // was first given to. Releasing it makes it free at once for later work of that stream, which is ordered
-// after what still uses it; use by another stream must be announced (record_stream), and then a released
-// block waits for an event of that stream.
+// after what still uses it.
+//
+// A captured graph works in the same memory at each replay: what it allocated comes from a pool of its own,
+// and what else was there when it was captured stays out of use while the graph lives, also once it is
+// released.
+//
+// MEZZO_CUDA_CACHE=0 in the environment makes each block a segment, of the size asked for, that is given back
+// at once: slow, and for tools that see CUDA's own allocations alone, as compute-sanitizer and the emulator's
+// checker.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <set>
@@ -25,25 +33,21 @@ class Allocator {
  public:
   explicit Allocator(int device) : device_(device) {}
 
-  /// Memory for work on `stream`, aligned to 512 bytes. Throws Error if the device has none, after waiting
-  /// for blocks in use by other streams and giving free segments back.
+  /// Memory for work on `stream`, aligned to 512 bytes. Throws Error if the device has none, after giving
+  /// free segments back; during a capture it has none but what the device has left.
   void* allocate(size_t bytes, cudaStream_t stream);
   void release(void* data) noexcept;
-  /// The block is used by work on `stream` that has been asked for by now.
-  void record_stream(void* data, cudaStream_t stream);
 
   MemoryStats stats();
   void reset_peak();
   /// Gives free segments back to the device, which waits for all of its work.
   void empty();
 
-  /// From now on memory for `stream` comes from a pool of its own, until end_capture. What a captured graph
-  /// works in must stay as it is while the graph lives, and so does the pool.
+  /// From now on memory for `stream` comes from a pool of its own, until end_capture, which returns the
+  /// pool's number.
   void begin_capture(cudaStream_t stream);
-  /// Ends that and returns the pool's number.
   int end_capture();
-  /// The graph is gone: the pool's free segments go back to the device, and others when they become free.
-  /// Memory that was released while it was captured, and that it may have recorded uses of, is free now.
+  /// The graph is gone, and with it the reasons to keep memory for it.
   void drop_pool(int number);
 
  private:
@@ -57,8 +61,7 @@ class Allocator {
     size_t size;
     bool free = false;
     Block *before = nullptr, *after = nullptr;
-    std::vector<cudaStream_t> used_by{};  ///< streams beside its own
-    size_t waits_for = 0;                 ///< events, after its release
+    uint64_t serial = 0;  ///< of its allocation: later ones have higher numbers
   };
   /// By stream, the smallest first: the first that is large enough fits best.
   struct Fit {
@@ -68,13 +71,14 @@ class Allocator {
   /// Free blocks. Small ones have segments of their own, so that they do not cut up large ones.
   struct Pool {
     FreeBlocks small, large;
-    bool dropped = false;
-    std::vector<Block*> held{};  ///< of other pools, released while this one's graph was captured
+    size_t segments = 0;
     FreeBlocks& of(const Block& block) { return block.small ? small : large; }
   };
-  struct Pending {
-    cudaEvent_t event;
-    Block* block;
+  /// A graph's pool, and what it holds of the main one: blocks that it may know, released while it lives.
+  struct GraphPool : Pool {
+    uint64_t last_serial = UINT64_MAX;  ///< of the blocks that were there at the end of the capture
+    bool dropped = false;
+    std::vector<Block*> held{};
   };
 
   Block* find_free(Pool& pool, size_t size, cudaStream_t stream);
@@ -82,19 +86,18 @@ class Allocator {
   void split(Block* block, size_t size);
   void put_back(Block* block);
   void absorb(Block* block, Block* neighbour);
-  void await_streams(Block* block);
-  void finish_pending(bool wait);
   void give_back(Pool& pool);
+  void forget_dropped_pools();
   [[noreturn]] void fail_exhausted(size_t bytes);
 
   const int device_;
   std::mutex mutex_;
   std::unordered_map<void*, Block*> live_;
   Pool main_;
-  std::map<int, Pool> pools_;  ///< of graphs
+  std::map<int, GraphPool> pools_;
   int last_pool_ = 0;
+  uint64_t last_serial_ = 0;
   cudaStream_t capturing_ = nullptr;  ///< the stream that is captured, if one is
-  std::vector<Pending> pending_;
   MemoryStats stats_;
 };
 

@@ -4,34 +4,19 @@
 
 #include <array>
 
-#include "cuda/context.h"
 #include "cuda/gemm.h"
 #include "cuda/kernel_families.h"
+#include "cuda/views.h"
 
 namespace mezzo::cuda {
 namespace {
 
-/// A dense matrix [..., L, S] in the compute type, for each query and key.
-class Products {
- public:
-  explicit Products(const AttentionOperands& in)
-      : shape_(shape_of(in)),
-        memory_(static_cast<size_t>(shape_.numel()) * size_of(compute_type(in.query.dtype))),
-        view_{memory_.data(), compute_type(in.query.dtype), shape_, contiguous_strides(shape_)} {}
-
-  const View& view() const { return view_; }
-
- private:
-  static Shape shape_of(const AttentionOperands& in) {
-    Shape shape = in.query.shape;
-    shape[shape.dim() - 1] = in.key.shape[shape.dim() - 2];
-    return shape;
-  }
-
-  Shape shape_;
-  Scratch memory_;
-  View view_;
-};
+/// Numbers [..., L, S] in the compute type, one for each query and key.
+ScratchTensor products_of(const AttentionOperands& in) {
+  Shape shape = in.query.shape;
+  shape[shape.dim() - 1] = in.key.shape[shape.dim() - 2];
+  return {compute_type(in.query.dtype), shape};
+}
 
 /// Elements [begin, begin + size) of dimension `dim`.
 View part_of(const View& view, int dim, int64_t begin, int64_t size) {
@@ -69,7 +54,7 @@ void attention(const View& out, const View& lse, const AttentionOperands& all) {
   const auto run = [&](const std::array<View, 6>& views, int64_t first_query) {
     const auto& [query, mask, o, l, key, value] = views;
     const AttentionOperands in{query, key, value, mask, all.scale, all.is_causal};
-    const Products products(in);
+    const ScratchTensor products = products_of(in);
     gemm(products.view(), query, transposed(key));
     weigh(products.view(), l, in, first_query);
     gemm(o, weights_in(products.view(), query.dtype), value);
@@ -82,7 +67,7 @@ void attention_grad(const View& grad_query, const View& grad_key, const View& gr
   const auto run = [&](const std::array<View, 10>& views, int64_t first_query) {
     const auto& [query, mask, o, l, g, grad_q, key, value, grad_k, grad_v] = views;
     const AttentionOperands in{query, key, value, mask, all.scale, all.is_causal};
-    const Products products(in), grad_products(in);
+    const ScratchTensor products = products_of(in), grad_products = products_of(in);
     gemm(products.view(), query, transposed(key));
     gemm(grad_products.view(), g, transposed(value));
     weigh_grad(products.view(), grad_products.view(), l, g, o, in, first_query);

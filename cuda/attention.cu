@@ -7,6 +7,7 @@
 #include "cuda/block.cuh"
 #include "cuda/element.cuh"
 #include "cuda/loop.cuh"
+#include "cuda/views.h"
 
 namespace mezzo::cuda {
 namespace {
@@ -85,6 +86,7 @@ __global__ void weigh_rows(Compute<E>* products, Walk<3> rows, Compute<E>* lse, 
 
 enum : int { kProducts, kLse, kMask, kGradOut, kOut };
 
+/// What the gradient's kernel gets beside the scores; products and grad_products are overwritten.
 template <class E>
 struct GradOperands {
   using T = Compute<E>;
@@ -94,6 +96,7 @@ struct GradOperands {
   int64_t values, grad_out_step, out_step;  ///< elements of a value, and how far they are apart
 };
 
+/// weigh_grad (attention.h): from a row of products, the weights and the gradients of the scores.
 template <class E>
 __global__ void weigh_grad_rows(GradOperands<E> in, Walk<5> rows, Scores<Compute<E>> scores) {
   using T = Compute<E>;
@@ -124,28 +127,15 @@ __global__ void weigh_grad_rows(GradOperands<E> in, Walk<5> rows, Scores<Compute
   }
 }
 
-/// A view of [..., rows, columns] as one of [..., rows], of the first column.
-View rows_of(const View& view) {
-  View result = view;
-  if (!view.given()) return result;
-  result.shape.erase(view.shape.dim() - 1);
-  result.strides.erase(view.shape.dim() - 1);
-  return result;
-}
+/// A view [..., rows, columns] as one of [..., rows], of the first column.
+View rows_of(const View& view) { return dimensions(view, 0, view.shape.dim() - 1); }
 
+/// A block for each row, with a thread for each key up to 256.
 Grid grid_of_rows(int64_t rows, int64_t keys) {
   constexpr int64_t kMostBlocks = 132 * 32, kMostWarps = 8;
-  const int64_t warps = std::clamp<int64_t>((keys + kWarp - 1) / kWarp, 1, kMostWarps);
+  const int64_t warps = std::clamp<int64_t>(divide_up(keys, kWarp), 1, kMostWarps);
   return {dim3(static_cast<unsigned>(std::min(rows, kMostBlocks))),
           dim3(kWarp * static_cast<unsigned>(warps))};
-}
-
-/// f(E{}) with the type of a floating dtype.
-template <class F>
-void dispatch_floating(DType dtype, F&& f) {
-  dispatch(dtype, [&]<class E>(E e) {
-    if constexpr (is_floating(dtype_of<E>)) f(e);
-  });
 }
 
 }  // namespace

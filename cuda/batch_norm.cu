@@ -64,6 +64,7 @@ __global__ void find_moments(Channels<1> input, PerChannel first, Moments<typena
   store_partial<A>(partial, input, moments);
 }
 
+/// What is kept of a channel's moments.
 struct StoreStatistics {
   PerChannel mean, var, first;
 
@@ -112,6 +113,7 @@ __global__ void normalise(Channels<3> views, Norm norm) {
   });
 }
 
+/// Reads input and residual once, and writes the result once.
 void normalise(const View& out, const View& input, const View& residual, const Norm& norm) {
   if (out.numel() == 0) return;
   const Channels<3> channels({out, input, residual});

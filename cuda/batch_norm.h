@@ -14,6 +14,4 @@ void batch_norm_relu_grad(const View& grad_input, const View& grad_weight, const
                           const View& mean, const View& invstd, const View& weight, const View& bias,
                           bool batch_statistics);
 
-void add_batch_norm_grad(Kernels& table);  // batch_norm_grad.cu, for add_batch_norm
-
 }  // namespace mezzo::cuda

@@ -4,6 +4,7 @@
 #include "cuda/batch_norm.cuh"
 #include "cuda/batch_norm.h"
 #include "cuda/channel_sums.cuh"
+#include "cuda/kernel_families.h"
 
 namespace mezzo::cuda {
 namespace {
@@ -36,6 +37,7 @@ struct Passed {
   }
 };
 
+/// The two sums of each channel, over the part of a block.
 template <class A>
 __global__ void add_up(Views views, Norm norm, GradientSums<typename A::T>* partial) {
   using T = typename A::T;
@@ -91,6 +93,7 @@ __global__ void pass_on(Views views, Norm norm, const GradientSums<typename A::T
   });
 }
 
+/// Both entries of the table: the sums, then what they are needed for.
 void gradients(const std::array<View, 5>& operands, const View& grad_weight, const View& grad_bias,
                const Norm& norm, bool batch_statistics) {
   const Views views(operands);

@@ -73,7 +73,7 @@ class Partial {
   Sum* data() const { return memory_.as<Sum>(); }
   template <class Finish>
   void merge(const Finish& finish) const {
-    const dim3 threads(8, 32), blocks(static_cast<unsigned>((channels_ + threads.x - 1) / threads.x));
+    const dim3 threads(8, 32), blocks(static_cast<unsigned>(divide_up(channels_, threads.x)));
     launch(merge_slices<Sum, Finish>, {blocks, threads}, data(), slices_, channels_, finish);
   }
 

@@ -66,9 +66,9 @@ struct Channels {
     };
     const unsigned across = abreast ? std::min(kWarp, power_above(columns)) : 1;
     const unsigned down = std::clamp(power_above(rows.count), kWarp / across, kThreads / across);
-    const int64_t strips = (columns + across - 1) / across, share = kRows * down;
+    const int64_t strips = divide_up(columns, across), share = kRows * down;
     const int64_t slices =
-        std::clamp<int64_t>((rows.count + share - 1) / share, 1, std::max<int64_t>(1, kMostBlocks / strips));
+        std::clamp<int64_t>(divide_up(rows.count, share), 1, std::max<int64_t>(1, kMostBlocks / strips));
     return {dim3(static_cast<unsigned>(strips), static_cast<unsigned>(slices)), dim3(across, down)};
   }
 
@@ -125,13 +125,13 @@ struct Channels {
     for (int v = 0; v < n; ++v) {
       if (data[v] == nullptr) continue;
       fits &= dtypes[v] == dtypes[0] && is_aligned(data[v]);
-      fits &= abreast ? steps[v] == 1 && starts_runs(rows, v, width)
-                      : steps[v] % width == 0 && has_runs(rows, v, width);
+      fits &= abreast ? steps[v] == 1 && starts_packs(rows, v, width)
+                      : steps[v] % width == 0 && has_packs(rows, v, width);
     }
     return fits;
   }
   void pack(int width) {
-    if (!abreast) return walk_runs(rows, width);
+    if (!abreast) return walk_packs(rows, width);
     columns /= width;
     for (int64_t& step : steps) step *= width;
   }

@@ -1,3 +1,4 @@
+// What CUDA, cuBLAS and cuDNN say of a failure, in one message.
 #include "cuda/check.h"
 
 #include "tensor/error.h"

@@ -9,8 +9,8 @@
 
 namespace mezzo::cuda {
 
-/// Throw DeviceError, "CUDA: what failed: the library's words", unless the status is success. `what` says what was
-/// tried: "launching a kernel".
+/// Throw DeviceError, "CUDA: what failed: the library's words", unless the status is success. `what` says
+/// what was tried: "launching a kernel".
 void check(cudaError_t status, std::string_view what);
 void check(cublasStatus_t status, std::string_view what);
 void check(cudnnStatus_t status, std::string_view what);

@@ -14,6 +14,7 @@ namespace {
 /// What an element adds to the norm: |x|^p, or for infinity itself, to be the largest.
 enum class Power { square, any, largest };
 
+/// That of an element, and how parts add up.
 template <Power power>
 struct Part {
   double p;
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kTableThreads)
     T sum = 0;
     for_chunk<Pack<E>::size>(chunk, [&]<int length>(int64_t i, std::integral_constant<int, length>) {
       T x[length];
-      load_run<E>(x, tensor.data, {}, i);
+      load_pack<E>(x, tensor.data, {}, i);
       for (const T value : x) sum = part.merge(sum, part(value));
     });
     sum = part.merge_block(sum);
@@ -68,6 +69,7 @@ __global__ void __launch_bounds__(kTableThreads)
   if (threadIdx.x == 0) parts[blockIdx.x] = static_cast<double>(sum);
 }
 
+/// The norm, from the parts of all blocks.
 template <Power power>
 __global__ void __launch_bounds__(kTableThreads)
     total_of_parts(const double* parts, int64_t count, const Part<power> part, void* total, DType dtype) {
@@ -80,16 +82,15 @@ __global__ void __launch_bounds__(kTableThreads)
   store(total, dtype, 0, sum);
 }
 
-/// Whether a table can have the tensor.
-bool is_run(const View& tensor, const Walk<1>& walk) { return walk.is_linear() && is_aligned(tensor.data); }
-
+/// The norm by a power that the kernels are compiled for.
 template <Power power>
 void norm_by(const View& total, std::span<const View> tensors, double p) {
   const Part<power> part{p};
   int64_t most = 1;  // blocks: one for each chunk in a table, or those of a launch of its own
   for (const View& tensor : tensors) {
     constexpr int64_t kChunk = Table<FloatingTensor>::kChunk;
-    most += std::max<int64_t>((tensor.numel() + kChunk - 1) / kChunk, grid_for(tensor.numel()).blocks.x);
+    most += std::max<int64_t>(divide_up(tensor.numel(), kChunk),
+                              grid_for(tensor.numel(), kTableThreads).blocks.x);
   }
   const Scratch parts(static_cast<size_t>(most) * sizeof(double));
   int64_t count = 0;
@@ -97,22 +98,12 @@ void norm_by(const View& total, std::span<const View> tensors, double p) {
     launch(parts_of_all<power>, table.grid(), table, part, parts.as<double>() + count);
     count += table.chunks;
   };
-  Batch<FloatingTensor, decltype(launch_all)> batch(launch_all);
-  for (const View& tensor : tensors) {
-    if (tensor.numel() == 0) continue;
-    const Walk<1> walk({&tensor});
-    if (is_run(tensor, walk)) {
-      batch.add({tensor.data, tensor.numel(), tensor.dtype});
-      continue;
-    }
-    const Grid grid = grid_for(tensor.numel(), kTableThreads);
-    dispatch(tensor.dtype, [&]<class E>(E) {
-      if constexpr (is_floating(dtype_of<E>))
-        launch(parts_of_one<E, power>, grid, walk, tensor.as<E>(), part, parts.as<double>() + count);
-    });
+  const auto launch_one = [&]<class E>(const Walk<1>& walk, const E* data) {
+    const Grid grid = grid_for(walk.count, kTableThreads);
+    launch(parts_of_one<E, power>, grid, walk, data, part, parts.as<double>() + count);
     count += grid.blocks.x;
-  }
-  batch.flush();
+  };
+  for_tensors(tensors, launch_all, launch_one);
   const Grid one{dim3(1), dim3(kTableThreads)};
   launch(total_of_parts<power>, one, parts.as<double>(), count, part, total.data, total.dtype);
 }
@@ -131,6 +122,7 @@ __device__ inline double factor_of(const void* total, DType dtype, double max_no
   return static_cast<double>(static_cast<float>(max_norm) / (load<float>(total, dtype, 0) + 1e-6f));
 }
 
+/// Reads and writes a chunk once, or nothing where the norm is small enough.
 __global__ void __launch_bounds__(kTableThreads)
     clip_all(const Table<FloatingTensor> table, const void* total, DType total_dtype, double max_norm) {
   const double factor = factor_of(total, total_dtype, max_norm);
@@ -141,13 +133,14 @@ __global__ void __launch_bounds__(kTableThreads)
     using T = Compute<E>;
     for_chunk<Pack<E>::size>(chunk, [&]<int length>(int64_t i, std::integral_constant<int, length>) {
       T x[length];
-      load_run<E>(x, tensor.data, {}, i);
+      load_pack<E>(x, tensor.data, {}, i);
       for (T& value : x) value *= static_cast<T>(factor);
-      store_run<E>(tensor.data, {}, i, x);
+      store_pack<E>(tensor.data, {}, i, x);
     });
   });
 }
 
+/// The same of one tensor of any layout.
 template <class E>
 __global__ void clip_one(const Walk<1> walk, E* data, const void* total, DType total_dtype, double max_norm) {
   const double factor = factor_of(total, total_dtype, max_norm);
@@ -164,20 +157,10 @@ void clip(std::span<const View> tensors, const View& total, double max_norm) {
   const auto launch_all = [&](const Table<FloatingTensor>& table) {
     launch(clip_all, table.grid(), table, total.data, total.dtype, max_norm);
   };
-  Batch<FloatingTensor, decltype(launch_all)> batch(launch_all);
-  for (const View& tensor : tensors) {
-    if (tensor.numel() == 0) continue;
-    const Walk<1> walk({&tensor});
-    if (is_run(tensor, walk)) {
-      batch.add({tensor.data, tensor.numel(), tensor.dtype});
-      continue;
-    }
-    dispatch(tensor.dtype, [&]<class E>(E) {
-      if constexpr (is_floating(dtype_of<E>))
-        launch(clip_one<E>, grid_for(walk.count), walk, tensor.as<E>(), total.data, total.dtype, max_norm);
-    });
-  }
-  batch.flush();
+  const auto launch_one = [&]<class E>(const Walk<1>& walk, E* data) {
+    launch(clip_one<E>, grid_for(walk.count), walk, data, total.data, total.dtype, max_norm);
+  };
+  for_tensors(tensors, launch_all, launch_one);
 }
 
 }  // namespace

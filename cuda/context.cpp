@@ -1,7 +1,10 @@
+// Devices, streams, handles and staging memory: made at their first use, by each thread for itself but for
+// the main streams.
 #include "cuda/context.h"
 
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -54,7 +57,9 @@ const Devices& devices() {
 
 Staging::~Staging() {
   for (cudaEvent_t event : events_) {
-    if (event) cudaEventDestroy(event);
+    if (!event) continue;
+    cudaEventSynchronize(event);  // the copy out of the half
+    cudaEventDestroy(event);
   }
   for (void* half : halves_) {
     if (half) cudaFreeHost(half);
@@ -65,12 +70,9 @@ void* Staging::next() {
   current_ = 1 - current_;
   void*& half = halves_[current_];
   cudaEvent_t& event = events_[current_];
-  if (!half) {
-    check(cudaMallocHost(&half, kBytes), "allocating page-locked memory");
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
-  } else {
-    check(cudaEventSynchronize(event), "waiting for a copy");
-  }
+  if (!event) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  if (!half) check(cudaMallocHost(&half, kBytes), "allocating page-locked memory");
+  check(cudaEventSynchronize(event), "waiting for a copy");
   return half;
 }
 
@@ -96,7 +98,7 @@ cublasHandle_t Context::blas() {
   if (blas_stream_ != now) {
     // Setting the stream takes the workspace away, and one belongs to a stream as other memory does.
     check(cublasSetStream(blas_, now), "giving cuBLAS a stream");
-    if (workspace_) allocator(device_).release(workspace_);
+    if (void* const old = std::exchange(workspace_, nullptr)) allocator(device_).release(old);
     const size_t bytes = blas_workspace_bytes(device_);
     workspace_ = allocator(device_).allocate(bytes, now);
     check(cublasSetWorkspace(blas_, workspace_, bytes), "giving cuBLAS a workspace");
@@ -129,18 +131,22 @@ void select(int device) {
 }
 
 cudaStream_t main_stream(int device) {
-  // Not the default stream, which would wait for all others. Never destroyed: threads may outlive main.
-  static const auto* const streams = [] {
-    auto* const all = new std::vector<cudaStream_t>;
+  struct Made {
+    std::once_flag once;
+    cudaStream_t stream = nullptr;
+  };
+  // Never destroyed: threads may outlive main.
+  static auto* const streams = new std::vector<Made>(static_cast<size_t>(devices().count));
+  Made& made = (*streams)[static_cast<size_t>(device)];
+  // At the device's first use: a stream takes a good deal of its memory. Not the default stream, which would
+  // wait for all others.
+  std::call_once(made.once, [&] {
     const int before = current_device;
-    for (int i = 0; i < devices().count; ++i) {
-      select(i);
-      check(cudaStreamCreateWithFlags(&all->emplace_back(), cudaStreamNonBlocking), "making a stream");
-    }
+    select(device);
+    check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "making a stream");
     select(before);
-    return all;
-  }();
-  return (*streams)[static_cast<size_t>(device)];
+  });
+  return made.stream;
 }
 
 StreamGuard::StreamGuard(cudaStream_t stream)
@@ -157,7 +163,10 @@ void finish_launch(cudaError_t status, cudaStream_t stream) {
     return setting && std::string_view(setting) != "0";
   }();
   check(status, "launching a kernel");
-  if (synchronous) check(cudaStreamSynchronize(stream), "a kernel");
+  if (!synchronous) return;
+  cudaStreamCaptureStatus capture{};
+  check(cudaStreamIsCapturing(stream, &capture), "asking for a capture");
+  if (capture == cudaStreamCaptureStatusNone) check(cudaStreamSynchronize(stream), "a kernel");
 }
 
 }  // namespace mezzo::cuda

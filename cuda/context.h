@@ -49,8 +49,12 @@ class Context {
   /// The stream that kernels of this thread go to: the device's main one, which all threads share, so that
   /// tensors can pass between them as they do on a CPU; or that of the innermost StreamGuard.
   cudaStream_t stream();
-  /// Null stands for the main one. Returns what was set before.
-  cudaStream_t exchange_stream(cudaStream_t stream) { return std::exchange(stream_, stream); }
+  /// Null stands for the main one. Returns what was set before; no handle stays bound to that, since it may
+  /// be gone, and another stream under its name, when the handle is used next.
+  cudaStream_t exchange_stream(cudaStream_t stream) {
+    blas_stream_ = dnn_stream_ = nullptr;
+    return std::exchange(stream_, stream);
+  }
   /// Bound to the stream.
   cublasHandle_t blas();
   cudnnHandle_t dnn();
@@ -68,7 +72,8 @@ class Context {
 
 /// That of the calling thread on the device that it works on, 0 to begin with.
 Context& context();
-/// Makes `device` the one that the calling thread works on.
+/// Makes `device` the one that the calling thread works on. A program that calls cudaSetDevice besides has to
+/// set it back before it calls mezzo.
 void select(int device);
 /// The stream of a device that all threads share.
 cudaStream_t main_stream(int device);
@@ -107,7 +112,7 @@ class Scratch {
 };
 
 /// After each launch: reports its errors, and in the debug setting MEZZO_CUDA_SYNCHRONIZE=1 waits for the
-/// kernel, so that what goes wrong in it is reported by the op that launched it.
+/// kernel, unless it is captured, so that what goes wrong in it is reported by the op that launched it.
 void finish_launch(cudaError_t status, cudaStream_t stream);
 
 }  // namespace mezzo::cuda

@@ -7,8 +7,8 @@
 
 #include "cuda/context.h"
 #include "cuda/kernel_families.h"
-#include "tensor/cuda_settings.h"
 #include "cuda/staged.h"
+#include "tensor/cuda_settings.h"
 
 namespace mezzo::cuda {
 namespace {
@@ -62,6 +62,7 @@ class PlanCache {
   std::map<Key, std::list<Entry>::iterator> places_;
 };
 
+/// Whether an image is channels-last, and not row-major as well.
 bool is_channels_last_only(const View& image) {
   return has_strides(image, channels_last_strides(image.shape)) &&
          !has_strides(image, contiguous_strides(image.shape));
@@ -73,6 +74,7 @@ bool runs_in_channels_last(const Convolution& conv) {
   return is_half(conv.out.dtype) || is_channels_last_only(conv.input) || is_channels_last_only(conv.out);
 }
 
+/// The operands must lie as the plan has it.
 void run(const DnnPlan& plan, const Convolution& conv) {
   using namespace conv_id;
   const std::array<int64_t, 4> ids{out, input, weight, bias};
@@ -83,6 +85,7 @@ void run(const DnnPlan& plan, const Convolution& conv) {
                workspace.data());
 }
 
+/// By cuDNN, or where it has no engine by the definition.
 void convolve(const Convolution& conv) {
   const auto& [pass, out, input, weight, bias, geometry] = conv;
   if (conv.result().numel() == 0) return;

@@ -11,7 +11,7 @@ namespace {
 
 enum : int { kTotal, kGradOut, kOut };
 
-/// `partial` may be null.
+/// total = grad_out + grad_mean / n + grad_var * 2 (out - mean) / n, and its sums, unless `partial` is null.
 template <class A>
 __global__ void add_statistics(Channels<3> views, PerChannel grad_mean, PerChannel grad_var, PerChannel mean,
                                GradientSums<typename A::T>* partial) {
@@ -39,6 +39,7 @@ __global__ void add_statistics(Channels<3> views, PerChannel grad_mean, PerChann
   if (partial) store_partial<A>(partial, views, sums);
 }
 
+/// What is kept of a channel's sums.
 struct StoreSum {
   PerChannel sums;
 

@@ -39,6 +39,7 @@ struct Tensor4 {
   }
 };
 
+/// A convolution as an argument of a kernel.
 struct Operands {
   Tensor4 out, input, weight;
   const void* bias;

@@ -4,9 +4,8 @@
 #include <array>
 
 #include "cuda/check.h"
-#include "cuda/element.cuh"
 #include "cuda/kernel_families.h"
-#include "cuda/loop.cuh"
+#include "cuda/pack.cuh"
 
 namespace mezzo::cuda {
 
@@ -27,12 +26,8 @@ __global__ void __launch_bounds__(256) copy_strided(const __grid_constant__ Walk
 template <class Out, class In>
 __global__ void __launch_bounds__(256) convert_packed(int64_t count, Out* out, const In* in) {
   constexpr int n = 16 / (sizeof(Out) > sizeof(In) ? sizeof(Out) : sizeof(In));
-  struct alignas(n * sizeof(In)) From {
-    In elements[n];
-  };
-  struct alignas(n * sizeof(Out)) To {
-    Out elements[n];
-  };
+  using From = Pack<In, n>;
+  using To = Pack<Out, n>;
   const int64_t packs = count / n;
   for (int64_t i = first_item(); i < packs; i += grid_stride()) {
     const From from = reinterpret_cast<const From*>(in)[i];
@@ -53,7 +48,7 @@ __global__ void __launch_bounds__(kTile* kTileRows)
     transpose_tiles(int64_t rows, int64_t columns, Bits* out, int64_t out_row, const Bits* in,
                     int64_t in_column, const __grid_constant__ Walk<2> batches) {
   SHARED(Bits, tile, [kTile][kTile + 1]);  // one more, so that a column of it lies in different banks
-  const int64_t tiles_across = (columns + kTile - 1) / kTile, tiles_down = (rows + kTile - 1) / kTile;
+  const int64_t tiles_across = divide_up(columns, kTile), tiles_down = divide_up(rows, kTile);
   const int64_t tiles = tiles_across * tiles_down * batches.count;
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
@@ -74,6 +69,7 @@ __global__ void __launch_bounds__(kTile* kTileRows)
   }
 }
 
+/// out[i] = first + i * step in row-major order.
 template <class T>
 __global__ void __launch_bounds__(256)
     fill_strided(const __grid_constant__ Walk<1> walk, void* out, DType dtype, T first, T step) {
@@ -82,10 +78,6 @@ __global__ void __launch_bounds__(256)
     walk.places(i, place);
     store(out, dtype, place[0], static_cast<T>(first + static_cast<T>(i) * step));
   }
-}
-
-bool linear(const Walk<2>& walk) {
-  return walk.dims == 1 && walk.strides[0][0] == 1 && walk.strides[0][1] == 1;
 }
 
 /// Calls f(Out{}, In{}) for two different floating types other than float64; false for others.
@@ -113,6 +105,7 @@ int transposed_dim(const Walk<2>& walk) {
   return -1;
 }
 
+/// Dimension `dim` and the innermost make the matrices, all others the batch.
 template <class Bits>
 void transpose(const View& out, const View& in, const Walk<2>& walk, int dim) {
   const int inner = walk.dims - 1;
@@ -127,26 +120,11 @@ void transpose(const View& out, const View& in, const Walk<2>& walk, int dim) {
     ++batches.dims;
   }
   const int64_t rows = walk.sizes[dim], columns = walk.sizes[inner];
-  const int64_t tiles = (rows + kTile - 1) / kTile * ((columns + kTile - 1) / kTile) * batches.count;
+  const int64_t tiles = divide_up(rows, kTile) * divide_up(columns, kTile) * batches.count;
   Grid grid = grid_for(tiles, 1);
   grid.threads = dim3(kTile, kTileRows);
   launch(transpose_tiles<Bits>, grid, rows, columns, out.as<Bits>(), walk.strides[dim][0], in.as<Bits>(),
          walk.strides[inner][1], batches);
-}
-
-/// Calls f(T{}) with an unsigned type of the dtype's size.
-template <class F>
-void with_bits_of(DType dtype, F f) {
-  switch (size_of(dtype)) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    default:
-      return f(uint64_t{});
-  }
 }
 
 /// out[i] = first + i * step in row-major order, for 1-d views and for step 0.
@@ -170,7 +148,7 @@ void copy(const View& out, const View& in) {
   if (out.numel() == 0) return;
   const Walk<2> walk({&out, &in});
   const bool same = out.dtype == in.dtype;
-  if (linear(walk)) {
+  if (walk.is_linear()) {
     if (same) {
       check(cudaMemcpyAsync(out.data, in.data, static_cast<size_t>(walk.count) * size_of(out.dtype),
                             cudaMemcpyDeviceToDevice, context().stream()),
@@ -184,7 +162,7 @@ void copy(const View& out, const View& in) {
         }))
       return;
   } else if (const int dim = transposed_dim(walk); same && dim >= 0) {
-    return with_bits_of(out.dtype, [&]<class Bits>(Bits) { transpose<Bits>(out, in, walk, dim); });
+    return dispatch_bits(out.dtype, [&]<class Bits>(Bits) { transpose<Bits>(out, in, walk, dim); });
   }
   dispatch(compute_type(in.dtype), [&]<class T>(T) {
     if constexpr (!is_16_bit<T>)

@@ -1,3 +1,4 @@
+// Copies between the CPU and a device, through page-locked memory, and between devices, ordered by events.
 #include "cuda/copy_bytes.h"
 
 #include <algorithm>
@@ -44,6 +45,7 @@ void download(std::byte* to, const std::byte* from, size_t bytes) {
 /// Between devices: on the source's stream, after what the destination's memory is still used for, and before
 /// what comes next there.
 void copy_across(void* to, int to_index, const void* from, int from_index, size_t bytes) {
+  refuse_in_capture("a copy between devices", "");
   select(to_index);
   const cudaStream_t destination = context().stream();
   const Event written_before(destination);

@@ -1,3 +1,4 @@
+// Descriptors of cuDNN's graph API, and the choice of an engine among those that it proposes.
 #include "cuda/dnn_graph.h"
 
 #include <algorithm>

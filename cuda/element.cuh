@@ -1,5 +1,5 @@
-// Elements of tensors in kernels: reading and writing them in the type that arithmetic runs in, one at a time
-// or 16 bytes at once.
+// Elements of tensors in kernels: the C++ types of a dtype, and reading and writing one element in the type
+// that arithmetic runs in.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,12 +13,36 @@
 
 namespace mezzo::cuda {
 
+/// The floating types that arithmetic runs in float for.
 template <class E>
 inline constexpr bool is_16_bit = std::is_same_v<E, Half> || std::is_same_v<E, BFloat16>;
 
 /// The C++ type of compute_type(dtype).
 template <class E>
 using Compute = std::conditional_t<is_16_bit<E>, float, E>;
+
+/// f(E{}) with the type of a floating dtype; nothing for others.
+template <class F>
+void dispatch_floating(DType dtype, F&& f) {
+  dispatch(dtype, [&]<class E>(E) {
+    if constexpr (is_floating(dtype_of<E>)) f(E{});
+  });
+}
+
+/// f(Bits{}) with the unsigned type of the dtype's size: moving elements needs to know no more.
+template <class F>
+void dispatch_bits(DType dtype, F&& f) {
+  switch (size_of(dtype)) {
+    case 8:
+      return f(uint64_t{});
+    case 4:
+      return f(uint32_t{});
+    case 2:
+      return f(uint16_t{});
+    default:
+      return f(uint8_t{});
+  }
+}
 
 /// `value` as T. The 16-bit types convert by the device's own instructions, rounding to the nearest, as
 /// dtype.h does.
@@ -98,15 +122,5 @@ __device__ void store(void* data, DType dtype, int64_t i, T value) {
   }
   static_cast<bool*>(data)[i] = convert_to<bool>(value);
 }
-
-/// Elements that one instruction loads or stores: 16 bytes, aligned.
-template <class E>
-struct alignas(16) Pack {
-  static constexpr int size = 16 / sizeof(E);
-  E elements[size];
-};
-
-/// Whether packs can be loaded from `data` on.
-inline bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
 
 }  // namespace mezzo::cuda

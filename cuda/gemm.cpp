@@ -4,11 +4,13 @@
 #include "cuda/gemm.h"
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/copy.h"
+#include "cuda/views.h"
 #include "tensor/cuda_settings.h"
 #include "tensor/strided_loop.h"
 
@@ -63,16 +65,6 @@ cublasComputeType_t blas_compute(DType dtype) {
   if (dtype == DType::float64) return CUBLAS_COMPUTE_64F;
   const bool tf32 = dtype == DType::float32 && tf32_matmul_allowed();
   return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-}
-
-/// The batch dimensions of a view, as a view.
-View batches_of(const View& view) {
-  View result = view;
-  for (int i = 0; i < 2; ++i) {
-    result.shape.erase(result.shape.dim() - 1);
-    result.strides.erase(result.strides.dim() - 1);
-  }
-  return result;
 }
 
 /// `count` products, the matrices of each operand `steps` elements apart; rows or columns of all are runs,
@@ -147,17 +139,14 @@ void multiply_batches(const View& out, const View& a, const View& b, bool add) {
 /// where a batch dimension is expanded.
 class Operand {
  public:
-  explicit Operand(const View& original)
-      : moved_(runs_of(original) == Runs::neither),
-        once_(without_repeats(original)),
-        scratch_(moved_ ? static_cast<size_t>(once_.numel()) * size_of(original.dtype) : 0),
-        view_(original) {
-    if (!moved_) return;
-    View dense{scratch_.data(), once_.dtype, once_.shape, contiguous_strides(once_.shape)};
-    copy(dense, once_);
+  explicit Operand(const View& original) : view_(original) {
+    if (runs_of(original) != Runs::neither) return;
+    const View once = without_repeats(original);
+    const View& dense = dense_.emplace(once.dtype, once.shape).view();
+    copy(dense, once);
     view_.data = dense.data;
     for (int d = 0; d < view_.shape.dim(); ++d)
-      view_.strides[d] = once_.shape[d] == view_.shape[d] ? dense.strides[d] : 0;
+      view_.strides[d] = once.shape[d] == view_.shape[d] ? dense.strides[d] : 0;
   }
   const View& view() const { return view_; }
 
@@ -170,9 +159,7 @@ class Operand {
     return result;
   }
 
-  bool moved_;
-  View once_;
-  Scratch scratch_;
+  std::optional<ScratchTensor> dense_;
   View view_;
 };
 
@@ -195,11 +182,10 @@ void gemm(const View& out, const View& a, const View& b, bool add) {
   const Runs runs = runs_of(out);
   if (runs == Runs::columns) return gemm(transposed(out), transposed(b), transposed(a), add);
   if (runs == Runs::neither) {
-    const Scratch scratch(static_cast<size_t>(out.numel()) * size_of(out.dtype));
-    const View dense{scratch.data(), out.dtype, out.shape, contiguous_strides(out.shape)};
-    if (add) copy(dense, out);
-    gemm(dense, a, b, add);
-    return copy(out, dense);
+    const ScratchTensor dense(out.dtype, out.shape);
+    if (add) copy(dense.view(), out);
+    gemm(dense.view(), a, b, add);
+    return copy(out, dense.view());
   }
   const Operand left(a), right(b);
   multiply_batches(out, left.view(), right.view(), add);

@@ -1,3 +1,4 @@
+// Captures: a stream of its own takes down what a step asks for, and a graph is made of that.
 #include "cuda/graph.h"
 
 #include <cuda_runtime_api.h>
@@ -43,10 +44,8 @@ struct OwnStream {
 /// The capture of a stream of its own, from construction on, until it is finished or given up.
 class Capture {
  public:
-  explicit Capture(Recording& recording) : recording_(recording) {
-    refuse_in_capture("another capture", "");
+  explicit Capture(Recording& recording) : recording_(recording), guard_(stream_.handle) {
     allocator(recording.device).begin_capture(stream_.handle);
-    outer_ = context().exchange_stream(stream_.handle);
     capturing = &recording;
     begun_ = cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal);
   }
@@ -75,21 +74,23 @@ class Capture {
       graph = nullptr;
     }
     capturing = nullptr;
-    context().exchange_stream(outer_);
     recording_.pool = allocator(recording_.device).end_capture();
     return graph;
   }
 
   Recording& recording_;
   OwnStream stream_;
-  cudaStream_t outer_ = nullptr;
+  StreamGuard guard_;
   cudaError_t begun_ = cudaSuccess;
 };
 
 }  // namespace
 
 std::shared_ptr<void> record(int device, const std::function<void()>& step) {
+  refuse_in_capture("another capture", "");
   select(device);
+  static_cast<void>(context().blas());  // made before: they allocate
+  static_cast<void>(context().dnn());
   auto recording = std::make_shared<Recording>(device);
   Capture capture(*recording);
   capture.check_begun();

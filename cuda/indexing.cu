@@ -8,21 +8,6 @@
 namespace mezzo::cuda {
 namespace {
 
-/// f(E{}) with the unsigned type of the dtype's size: moving elements needs to know no more.
-template <class F>
-void with_size_of(DType dtype, F&& f) {
-  switch (size_of(dtype)) {
-    case 8:
-      return f(uint64_t{});
-    case 4:
-      return f(uint32_t{});
-    case 2:
-      return f(uint16_t{});
-    default:
-      return f(uint8_t{});
-  }
-}
-
 /// `view` as kernels walk it beside index: only its position along dim is still to come.
 View beside(const View& view, const Shape& shape, int dim) {
   View result{view.data, view.dtype, shape, view.strides};
@@ -32,17 +17,18 @@ View beside(const View& view, const Shape& shape, int dim) {
 
 // --- gather: reads index and the elements, writes the result, once each
 
+/// A thread for each pack of the result; `step` is in's along the dimension.
 template <class E, int size>
-__global__ void gather_runs(const Walk<3> walk, int64_t step, E* out, const E* in, const int64_t* index) {
+__global__ void gather_packs(const Walk<3> walk, int64_t step, E* out, const E* in, const int64_t* index) {
   for (int64_t i = first_item(); i < walk.count; i += grid_stride()) {
     int64_t place[3];
     walk.places(i, place);
-    *reinterpret_cast<Run<E, size>*>(out + place[0]) =
-        *reinterpret_cast<const Run<E, size>*>(in + place[1] + index[place[2]] * step);
+    *reinterpret_cast<Pack<E, size>*>(out + place[0]) =
+        *reinterpret_cast<const Pack<E, size>*>(in + place[1] + index[place[2]] * step);
   }
 }
 
-/// In packs of 16 bytes where one position serves a whole run: rows of a table.
+/// In packs of 16 bytes where one position serves a whole pack: rows of a table.
 template <class E>
 void gather_as(const View& out, const View& in, const View& index, int dim) {
   const View source = beside(in, out.shape, dim);
@@ -52,18 +38,18 @@ void gather_as(const View& out, const View& in, const View& index, int dim) {
   const auto run = [&](auto kernel) {
     launch(kernel, grid_for(walk.count), walk, step, out.as<E>(), in.as<E>(), index.as<int64_t>());
   };
-  if (has_runs(walk, 0, size) && has_runs(walk, 1, size) && walk.strides[walk.dims - 1][2] == 0 &&
+  if (has_packs(walk, 0, size) && has_packs(walk, 1, size) && walk.strides[walk.dims - 1][2] == 0 &&
       step % size == 0 && is_aligned(out.data) && is_aligned(in.data)) {
-    walk_runs(walk, size);
-    run(gather_runs<E, size>);
+    walk_packs(walk, size);
+    run(gather_packs<E, size>);
   } else {
-    run(gather_runs<E, 1>);
+    run(gather_packs<E, 1>);
   }
 }
 
 void gather(const View& out, const View& in, const View& index, int dim) {
   if (out.numel() == 0) return;
-  with_size_of(out.dtype, [&]<class E>(E) { gather_as<E>(out, in, index, dim); });
+  dispatch_bits(out.dtype, [&]<class E>(E) { gather_as<E>(out, in, index, dim); });
 }
 
 // --- scatter
@@ -78,6 +64,7 @@ View only(const View& view, F&& leaves) {
   return result;
 }
 
+/// By sorted positions, a piece of each list after the other.
 template <class Put, class T, class S>
 void scatter_few_lines(const View& out, const View& index, const View& source, int dim,
                        const ScatterSteps& step) {
@@ -97,7 +84,7 @@ void scatter_few_lines(const View& out, const View& index, const View& source, i
   const Scratch scratch(static_cast<size_t>(2 * elements) * sizeof(int32_t));
   s.order = scratch.as<int32_t>();
   s.positions = s.order + elements;
-  const int64_t groups = s.lists.count * ((s.length + kWarp - 1) / kWarp);
+  const int64_t groups = s.lists.count * divide_up(s.length, kWarp);
   launch(sort_positions, grid_for(groups * kSortThreads, kSortThreads), s, index.as<int64_t>());
   for (int64_t piece = 0; piece < s.length; piece += s.piece_size) {
     const int64_t length = std::min<int64_t>(s.piece_size, s.length - piece);
@@ -106,6 +93,7 @@ void scatter_few_lines(const View& out, const View& index, const View& source, i
   }
 }
 
+/// Chooses between the two ways of scatter.cuh.
 template <class Put, class T, class S>
 void scatter_as(const View& out, const View& index, const View& source, int dim) {
   constexpr int64_t kShort = 32, kManyLines = 32768;
@@ -123,7 +111,7 @@ void scatter_as(const View& out, const View& index, const View& source, int dim)
 
 void scatter(const View& out, const View& index, const View& source, int dim) {
   if (source.numel() == 0) return;
-  with_size_of(out.dtype, [&]<class E>(E) { scatter_as<Replace, E, E>(out, index, source, dim); });
+  dispatch_bits(out.dtype, [&]<class E>(E) { scatter_as<Replace, E, E>(out, index, source, dim); });
 }
 
 void scatter_add(const View& out, const View& index, const View& source, int dim) {

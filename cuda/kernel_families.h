@@ -17,10 +17,11 @@ void add_matmul(Kernels& table);                // matmul.cpp, by cuBLAS: matmul
 void add_conv(Kernels& table);                  // conv.cpp, by cuDNN
 void add_attention(Kernels& table);             // attention.cpp
 void add_pool(Kernels& table);                  // pool.cu: max_pool2d
-void add_batch_norm(Kernels& table);            // batch_norm.cu: with and without relu and residual
+void add_batch_norm(Kernels& table);            // batch_norm.cu, with and without relu, and the one below
+void add_batch_norm_grad(Kernels& table);       // batch_norm_grad.cu
 void add_layer_norm(Kernels& table);            // layer_norm.cu
 void add_conv1x1(Kernels& table);               // conv1x1.cpp
-void add_optimizers(Kernels& table);            // optimizers.cu: adam, sgd, and with them
+void add_optimizers(Kernels& table);            // optimizers.cu: adam, sgd, and the one below
 void add_loss_scaling(Kernels& table);          // loss_scaling.cu: unscale, update_scale
 void add_clip(Kernels& table);                  // clip.cu: norm, clip
 

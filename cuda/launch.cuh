@@ -24,16 +24,20 @@ namespace mezzo::cuda {
 
 inline constexpr unsigned kWarp = 32;
 
+/// How many threads a kernel has.
 struct Grid {
   dim3 blocks, threads;
   size_t shared = 0;  ///< bytes of dynamic shared memory, at most 48 KiB
 };
 
+/// a / b, rounded up.
+constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// One thread for each of `items`, in blocks of `threads`, but no more blocks than fill a large device:
 /// kernels step through what is left by the number of threads of the grid (`grid_stride`).
 inline Grid grid_for(int64_t items, unsigned threads = 256) {
   constexpr int64_t kMostBlocks = 132 * 16;
-  const int64_t blocks = (items + threads - 1) / threads;
+  const int64_t blocks = divide_up(items, threads);
   return {dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, kMostBlocks))), dim3(threads)};
 }
 

@@ -4,21 +4,12 @@
 #include <type_traits>
 
 #include "cuda/block.cuh"
-#include "cuda/element.cuh"
-#include "cuda/loop.cuh"
+#include "cuda/pack.cuh"
 
 namespace mezzo::cuda {
 namespace {
 
-/// Calls f(T{}) with the type of a floating dtype.
-template <class F>
-void dispatch_floating(DType dtype, F&& f) {
-  dispatch(dtype, [&]<class E>(E e) {
-    if constexpr (is_floating(dtype_of<E>)) f(e);
-  });
-}
-
-// --- element by element
+// --- element by element: formulas of one or two operands, which `map` applies
 
 struct GeluValue {
   static constexpr bool reads_second = false;
@@ -121,30 +112,28 @@ template <class E, class S, bool relu, int width, int row_threads>
 __global__ void sum_chunk(S* sums, int64_t step, E* passed, Matrix grad_out, Matrix out, int64_t rows,
                           int64_t columns, int64_t chunk_rows) {
   using T = Compute<E>;
-  struct alignas(width * sizeof(E)) Elements {
-    E values[width];
-  };
+  using P = Pack<E, width>;
   const int64_t first = (int64_t{blockIdx.x} * kColumnThreads + threadIdx.x) * width;
   const int64_t begin = blockIdx.y * chunk_rows;
   const int64_t end = first < columns ? std::min(rows, begin + chunk_rows) : begin;
-  const auto elements = [&](const Matrix& matrix, int64_t p) {
-    return *reinterpret_cast<const Elements*>(static_cast<const E*>(matrix.data) + p * matrix.row +
-                                              first * matrix.column);
+  const auto pack_of = [&](const Matrix& matrix, int64_t p) {
+    return *reinterpret_cast<const P*>(static_cast<const E*>(matrix.data) + p * matrix.row +
+                                       first * matrix.column);
   };
   T sum[width] = {};
 #pragma unroll 4
   for (int64_t p = begin + threadIdx.y; p < end; p += row_threads) {
-    Elements g = elements(grad_out, p);
+    P g = pack_of(grad_out, p);
     if constexpr (relu) {
-      const Elements y = elements(out, p);
+      const P y = pack_of(out, p);
 #pragma unroll
       for (int j = 0; j < width; ++j) {
-        if (!(convert_to<T>(y.values[j]) > T(0))) g.values[j] = convert_to<E>(T(0));
+        if (!(convert_to<T>(y.elements[j]) > T(0))) g.elements[j] = convert_to<E>(T(0));
       }
     }
-    if (passed != nullptr) *reinterpret_cast<Elements*>(passed + p * columns + first) = g;
+    if (passed != nullptr) *reinterpret_cast<P*>(passed + p * columns + first) = g;
 #pragma unroll
-    for (int j = 0; j < width; ++j) sum[j] += convert_to<T>(g.values[j]);
+    for (int j = 0; j < width; ++j) sum[j] += convert_to<T>(g.elements[j]);
   }
   if (sums == nullptr) return;  // in all threads
 #pragma unroll
@@ -163,10 +152,9 @@ bool has_packs(const View& matrix) {
                              matrix.shape[1] % size == 0 && is_aligned(matrix.data));
 }
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 constexpr int kRowThreads = 8, kLastRowThreads = 32;
 
+/// The first of the two passes, with or without a relu.
 template <class E, int width>
 auto sum_chunk_of(bool relu) {
   using T = Compute<E>;
@@ -206,8 +194,7 @@ void multiply_by_gelu_slope(const View& out, const View& x) { map(out, out, x, T
 
 void add_bias_relu(const View& out, const View& bias) {
   if (!bias.given()) return map(out, out, {}, ReluValue());
-  const View rows{bias.data, bias.dtype, out.shape, {0, bias.strides[0]}};
-  map(out, out, rows, PlusRelu());
+  map(out, out, in_every_row(bias, out.shape), PlusRelu());
 }
 
 void sum_of_rows(const View& sums, const View& passed, const View& grad_out, const View& out) {

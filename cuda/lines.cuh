@@ -23,8 +23,8 @@ struct Lines {
   int64_t groups;  ///< of team.lines lines
 };
 
-/// The calling thread's part of a line: runs of `size` elements, `step` apart. Threads without a line have an
-/// empty one, as all threads of a block merge together.
+/// The calling thread's part of a line: packs of `size` elements, `step` apart. Threads without a line have
+/// an empty one, as all threads of a block merge together.
 template <int n, int size>
 struct LinePart {
   const Lines<n>& lines;
@@ -36,18 +36,18 @@ struct LinePart {
     lines.starts.places(line, start);
     end = lines.length;
   }
-  /// The run at elements i, i + 1, ... of the line in view v.
+  /// The pack at elements i, i + 1, ... of the line in view v.
   template <class E, class T>
   __device__ void load(T (&values)[size], int v, int64_t i) const {
-    load_run<E>(values, lines.data[v], lines.dtypes[v], start[v] + i * lines.steps[v]);
+    load_pack<E>(values, lines.data[v], lines.dtypes[v], start[v] + i * lines.steps[v]);
   }
   template <class E, class T>
   __device__ void store(const T (&values)[size], int v, int64_t i) const {
-    store_run<E>(lines.data[v], lines.dtypes[v], start[v] + i * lines.steps[v], values);
+    store_pack<E>(lines.data[v], lines.dtypes[v], start[v] + i * lines.steps[v], values);
   }
-  /// f(i, r) for the first elements i of its runs, and their numbers r: of any, or of those in registers.
+  /// f(i, r) for the first elements i of its packs, and their numbers r: of any, or of those in registers.
   template <class F>
-  __device__ void for_runs(F&& f) const {
+  __device__ void for_packs(F&& f) const {
 #pragma unroll 2
     for (int64_t i = first; i < end; i += step) f(i);
   }

@@ -25,12 +25,12 @@ __device__ bool unscale_chunk(const FloatingTensor& gradient, const Chunk& chunk
   bool bad = false;
   for_chunk<Pack<E>::size>(chunk, [&]<int length>(int64_t i, std::integral_constant<int, length>) {
     T g[length];
-    load_run<E>(g, gradient.data, {}, i);
+    load_pack<E>(g, gradient.data, {}, i);
     for (T& value : g) {
       value *= factor;
       bad |= overflows<E>(value);
     }
-    if (write) store_run<E>(gradient.data, {}, i, g);
+    if (write) store_pack<E>(gradient.data, {}, i, g);
   });
   return bad;
 }
@@ -40,9 +40,7 @@ __device__ inline void report(bool bad, float* found_inf) {
   if (__syncthreads_or(bad) != 0 && threadIdx.x == 0) atomicExch(found_inf, 1.0f);
 }
 
-/// What gradients are multiplied by; a scale that is not given stands for 1.
-__device__ inline float inverse_of(const float* scale) { return scale == nullptr ? 1.0f : inverse(*scale); }
-
+/// Many dense gradients, a chunk for each block.
 __global__ void __launch_bounds__(kTableThreads)
     unscale_all(const Table<FloatingTensor> table, const float* scale, float* found_inf, bool write) {
   const Chunk chunk = chunk_of_block(table);
@@ -70,33 +68,17 @@ __global__ void unscale_one(const Walk<1> walk, E* data, const float* scale, flo
   report(bad, found_inf);
 }
 
-struct Launch {
-  const float* scale;
-  float* found_inf;
-  bool write;
-  void operator()(const Table<FloatingTensor>& table) const {
-    launch(unscale_all, table.grid(), table, scale, found_inf, write);
-  }
-};
-
 void unscale(std::span<const View> grads, const View& scale, const View& found_inf, bool write) {
-  Batch<FloatingTensor, Launch> batch({scale.as<float>(), found_inf.as<float>(), write});
-  for (const View& grad : grads) {
-    if (grad.numel() == 0) continue;
-    const Walk<1> walk({&grad});
-    if (walk.is_linear() && is_aligned(grad.data)) {
-      batch.add({grad.data, grad.numel(), grad.dtype});
-      continue;
-    }
-    dispatch(grad.dtype, [&]<class E>(E) {
-      if constexpr (is_floating(dtype_of<E>))
-        launch(unscale_one<E>, grid_for(walk.count), walk, grad.as<E>(), scale.as<float>(),
-               found_inf.as<float>(), write);
-    });
-  }
-  batch.flush();
+  const auto launch_all = [&](const Table<FloatingTensor>& table) {
+    launch(unscale_all, table.grid(), table, scale.as<float>(), found_inf.as<float>(), write);
+  };
+  const auto launch_one = [&]<class E>(const Walk<1>& walk, E* data) {
+    launch(unscale_one<E>, grid_for(walk.count), walk, data, scale.as<float>(), found_inf.as<float>(), write);
+  };
+  for_tensors(grads, launch_all, launch_one);
 }
 
+/// By one thread; the rule is in tensor/scale_rule.h.
 __global__ void next_scale(float* scale, int32_t* tracker, const float* found_inf, const ScaleRule rule) {
   if (threadIdx.x != 0) return;
   const ScaleState updated = next({*scale, *tracker}, *found_inf != 0, rule);

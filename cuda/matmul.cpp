@@ -1,12 +1,12 @@
 // Products of matrices and linear maps: cuBLAS for the products, kernels of linear.cu around them.
 #include <optional>
 
-#include "cuda/context.h"
 #include "cuda/copy.h"
 #include "cuda/gemm.h"
 #include "cuda/kernel_families.h"
 #include "cuda/linear.h"
 #include "cuda/matmul_integer.h"
+#include "cuda/views.h"
 
 namespace mezzo::cuda {
 namespace {
@@ -14,39 +14,22 @@ namespace {
 /// out = a b + bias. The product is added to the bias, so that 16-bit results are rounded once.
 void matmul(const View& out, const View& a, const View& b, const View& bias) {
   if (!is_floating(out.dtype)) return matmul_integer(out, a, b, bias);
-  if (bias.given()) {
-    View rows{bias.data, bias.dtype, out.shape, Shape::filled(out.shape.dim(), 0)};
-    rows.strides[out.shape.dim() - 1] = bias.strides[0];
-    copy(out, rows);
-  }
+  if (bias.given()) copy(out, in_every_row(bias, out.shape));
   gemm(out, a, b, bias.given());
 }
-
-/// A dense matrix in scratch memory, of the shape and dtype of another.
-class MatrixLike {
- public:
-  explicit MatrixLike(const View& like)
-      : memory_(static_cast<size_t>(like.numel()) * size_of(like.dtype)),
-        view_{memory_.data(), like.dtype, like.shape, contiguous_strides(like.shape)} {}
-  const View& view() const { return view_; }
-
- private:
-  Scratch memory_;
-  View view_;
-};
 
 /// What is multiplied: x, or gelu(x).
 class Input {
  public:
   Input(const View& x, LinearWith with) : view_(x) {
     if (with != LinearWith::gelu_before || x.numel() == 0) return;
-    gelu(gelu_.emplace(x).view(), x);
+    gelu(gelu_.emplace(x.dtype, x.shape).view(), x);
     view_ = gelu_->view();
   }
   const View& view() const { return view_; }
 
  private:
-  std::optional<MatrixLike> gelu_;
+  std::optional<ScratchTensor> gelu_;
   View view_;
 };
 
@@ -73,7 +56,7 @@ void linear_grad(const LinearGrads& grads, const View& grad_out, const View& out
     if (grads.bias.given()) sum_of_rows(grads.bias, {}, grad_out, {});
     return linear_grad_of_product(grads, grad_out, x, weight, with);
   }
-  const MatrixLike passed(grad_out);
+  const ScratchTensor passed(grad_out.dtype, grad_out.shape);
   sum_of_rows(grads.bias, passed.view(), grad_out, out);
   linear_grad_of_product(grads, passed.view(), x, weight, with);
 }

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "cuda/loop.cuh"
+#include "cuda/views.h"
 
 namespace mezzo::cuda {
 namespace {
@@ -18,6 +19,7 @@ struct Matrix {
       : row(view.strides[view.strides.dim() - 2]), column(view.strides[view.strides.dim() - 1]) {}
 };
 
+/// out [M, N] = a [M, K] b [K, N] + bias for each of the batches.
 struct Product {
   int64_t M, N, K;
   Matrix out, a, b;
@@ -32,7 +34,7 @@ __global__ void multiply(T* out, const T* a, const T* b, const T* bias, Product 
   using U = std::make_unsigned_t<T>;
   SHARED(U, left, [kTile][kTile + 1]);
   SHARED(U, right, [kTile][kTile + 1]);
-  const int64_t tiles_down = (p.M + kTile - 1) / kTile, tiles_across = (p.N + kTile - 1) / kTile;
+  const int64_t tiles_down = divide_up(p.M, kTile), tiles_across = divide_up(p.N, kTile);
   const int64_t tiles = tiles_down * tiles_across * p.batches.count;
   const unsigned x = threadIdx.x, y = threadIdx.y;
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -52,16 +54,6 @@ __global__ void multiply(T* out, const T* a, const T* b, const T* bias, Product 
     }
     if (m < p.M && n < p.N) out[place[0] + m * p.out.row + n * p.out.column] = static_cast<T>(sum);
   }
-}
-
-/// The batch dimensions of a view, as a view.
-View batches_of(const View& view) {
-  View result = view;
-  for (int i = 0; i < 2; ++i) {
-    result.shape.erase(result.shape.dim() - 1);
-    result.strides.erase(result.strides.dim() - 1);
-  }
-  return result;
 }
 
 template <class T>

@@ -2,6 +2,8 @@
 // wait for and a captured graph holds it. Each block has a chunk of one tensor.
 #pragma once
 
+#include <span>
+
 #include "cuda/pack.cuh"
 
 namespace mezzo::cuda {
@@ -23,7 +25,7 @@ struct Table {
   void add(const Item& item) {
     items[size] = item;
     first_chunks[size++] = chunks;
-    chunks += static_cast<int32_t>((item.count + kChunk - 1) / kChunk);
+    chunks += static_cast<int32_t>(divide_up(item.count, kChunk));
   }
   Grid grid() const { return {dim3(static_cast<unsigned>(chunks)), dim3(kTableThreads)}; }
 };
@@ -34,6 +36,7 @@ struct Chunk {
   int64_t begin, end;
 };
 
+/// By bisection: all threads of the block read the same.
 template <class Item>
 __device__ Chunk chunk_of_block(const Table<Item>& table) {
   const auto chunk = static_cast<int32_t>(blockIdx.x);
@@ -68,7 +71,10 @@ __device__ void with_floating(DType dtype, F&& f) {
   }
 }
 
-/// f(i, constant) for the runs of `size` elements of a chunk that are the calling thread's, and then for the
+/// What gradients are multiplied by; a loss scale that is not given stands for 1.
+__device__ inline float inverse_of(const float* scale) { return scale == nullptr ? 1.0f : inverse(*scale); }
+
+/// f(i, constant) for the packs of `size` elements of a chunk that are the calling thread's, and then for the
 /// single elements at its end: `constant` holds how many there are at i.
 template <int size, class F>
 __device__ void for_chunk(const Chunk& chunk, F&& f) {
@@ -97,5 +103,21 @@ class Batch {
   Launch launch_;
   Table<Item> table_{};
 };
+
+/// launch_all(table) for floating tensors that are dense and aligned, many at once, and launch_one(walk, E*)
+/// for each of the others; for empty ones nothing.
+template <class LaunchAll, class LaunchOne>
+void for_tensors(std::span<const View> tensors, const LaunchAll& launch_all, const LaunchOne& launch_one) {
+  Batch<FloatingTensor, const LaunchAll&> batch(launch_all);
+  for (const View& tensor : tensors) {
+    if (tensor.numel() == 0) continue;
+    const Walk<1> walk({&tensor});
+    if (walk.is_linear() && is_aligned(tensor.data))
+      batch.add({tensor.data, tensor.numel(), tensor.dtype});
+    else
+      dispatch_floating(tensor.dtype, [&]<class E>(E) { launch_one(walk, tensor.as<E>()); });
+  }
+  batch.flush();
+}
 
 }  // namespace mezzo::cuda

@@ -157,12 +157,7 @@ struct SgdRule {
   }
 };
 
-/// What gradients are multiplied by first, and left as; 1 if there is no scale.
-template <class T>
-__device__ T unscaling(const float* scale) {
-  return scale == nullptr ? T(1) : static_cast<T>(inverse(*scale));
-}
-
+/// The tensors of a parameter as kernels get them.
 template <class T, int views>
 struct Parameter {
   void* data[views];
@@ -180,15 +175,15 @@ __global__ void __launch_bounds__(kTableThreads)
   const Parameter<T, views>& parameter = table.items[chunk.item];
   const Own<T> own(*parameter.own);
   if (own.skipped) return;
-  const T factor = unscaling<T>(scale);
+  const T factor = static_cast<T>(inverse_of(scale));
   for_chunk<size>(chunk, [&]<int length>(int64_t i, std::integral_constant<int, length>) {
     T x[views][length];
-    load_run<E>(x[0], parameter.data[0], {}, i);
-    load_run<E>(x[1], parameter.data[1], {}, i);
-    for (int v = 2; v < views; ++v) load_run<T>(x[v], parameter.data[v], {}, i);
+    load_pack<E>(x[0], parameter.data[0], {}, i);
+    load_pack<E>(x[1], parameter.data[1], {}, i);
+    for (int v = 2; v < views; ++v) load_pack<T>(x[v], parameter.data[v], {}, i);
     if (factor != 1) {
       for (T& g : x[1]) g = convert_to<T>(convert_to<E>(g * factor));
-      store_run<E>(parameter.data[1], {}, i, x[1]);
+      store_pack<E>(parameter.data[1], {}, i, x[1]);
     }
     for (int j = 0; j < length; ++j) {
       T element[views];
@@ -196,8 +191,8 @@ __global__ void __launch_bounds__(kTableThreads)
       rule(element, own);
       for (int v = 0; v < views; ++v) x[v][j] = element[v];
     }
-    store_run<E>(parameter.data[0], {}, i, x[0]);
-    for (int v = 2; v < views; ++v) store_run<T>(parameter.data[v], {}, i, x[v]);
+    store_pack<E>(parameter.data[0], {}, i, x[0]);
+    for (int v = 2; v < views; ++v) store_pack<T>(parameter.data[v], {}, i, x[v]);
   });
 }
 
@@ -212,7 +207,7 @@ __global__ void update_one(const Walk<Rule::views> walk, const Parameter<T, Rule
                            const Dtypes<Rule::views> dtypes, const Rule rule, const float* scale) {
   const Own<T> own(*parameter.own);
   if (own.skipped) return;
-  const T factor = unscaling<T>(scale);
+  const T factor = static_cast<T>(inverse_of(scale));
   for (int64_t i = first_item(); i < walk.count; i += grid_stride()) {
     int64_t place[Rule::views];
     walk.places(i, place);

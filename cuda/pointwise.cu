@@ -10,6 +10,7 @@ namespace mezzo::cuda {
 
 namespace {
 
+/// S itself.
 template <class S>
 struct Value {
   template <class... T>

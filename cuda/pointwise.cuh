@@ -7,9 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "cuda/element.cuh"
-#include "cuda/loop.cuh"
-#include "tensor/kernels.h"
+#include "cuda/pack.cuh"
 
 namespace mezzo::cuda {
 

@@ -10,6 +10,7 @@ namespace mezzo::cuda {
 
 namespace {
 
+/// h * g * the second derivative of S by its operands i and j.
 template <class S, int i, int j>
 struct Curvature {
   template <class T, class... X>

@@ -10,6 +10,7 @@ namespace mezzo::cuda {
 
 namespace {
 
+/// g * the derivative of S by its operand i.
 template <class S, int i>
 struct Slope {
   template <class T, class... X>

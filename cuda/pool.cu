@@ -47,7 +47,7 @@ __device__ inline int64_t take(int64_t& i, int64_t size, bool small) {
   return rest;
 }
 
-/// Where element i is, by the numbering that threads follow; `channels` of a run count as one.
+/// Where element i is, by the numbering that threads follow; `channels` of a pack count as one.
 __device__ inline Position position_of(const Planes& planes, int64_t i, int channels) {
   Position at{};
   if (planes.channels_last) at.c = take(i, planes.sizes[1] / channels, planes.small) * channels;
@@ -58,7 +58,7 @@ __device__ inline Position position_of(const Planes& planes, int64_t i, int chan
   return at;
 }
 
-/// Cell: the type of cells, or void for any.
+/// The largest of each window, and which cell of it that is. Cell: the type of cells, or void for any.
 template <class E, class Cell, int size>
 __global__ void max_pool(const Planes out, const Planes cells, const Planes input,
                          const PoolGeometry geometry) {
@@ -78,7 +78,7 @@ __global__ void max_pool(const Planes out, const Planes cells, const Planes inpu
         const int64_t column = left + v * geometry.dilation[1];
         if (column < 0 || column >= input.sizes[3]) continue;
         T x[size];
-        load_run<E>(x, input.data, input.dtype, input.offset(at.n, at.c, row, column));
+        load_pack<E>(x, input.data, input.dtype, input.offset(at.n, at.c, row, column));
         for (int j = 0; j < size; ++j) {
           if (winner[j] >= 0 && !(x[j] > largest[j]) && x[j] == x[j]) continue;
           largest[j] = x[j];
@@ -86,9 +86,9 @@ __global__ void max_pool(const Planes out, const Planes cells, const Planes inpu
         }
       }
     }
-    store_run<E>(out.data, out.dtype, out.offset(at.n, at.c, at.row, at.column), largest);
+    store_pack<E>(out.data, out.dtype, out.offset(at.n, at.c, at.row, at.column), largest);
     if (cells.data == nullptr) continue;
-    store_run<Cell>(cells.data, cells.dtype, cells.offset(at.n, at.c, at.row, at.column), winner);
+    store_pack<Cell>(cells.data, cells.dtype, cells.offset(at.n, at.c, at.row, at.column), winner);
   }
 }
 
@@ -109,6 +109,7 @@ __device__ inline int64_t cell_in(const PoolGeometry& g, size_t axis, int64_t at
   return distance % g.dilation[axis] == 0 ? distance / g.dilation[axis] : -1;
 }
 
+/// The sum of grad_out over the windows that took an element for the largest.
 template <class E, class Cell, int size>
 __global__ void max_pool_grad(const Planes grad_input, const Planes grad_out, const Planes cells,
                               const PoolGeometry geometry) {
@@ -127,12 +128,12 @@ __global__ void max_pool_grad(const Planes grad_input, const Planes grad_out, co
         const auto cell = static_cast<Number>(u * geometry.kernel[1] + v);
         T g[size];
         Number winner[size];
-        load_run<E>(g, grad_out.data, grad_out.dtype, grad_out.offset(at.n, at.c, row, column));
-        load_run<Cell>(winner, cells.data, cells.dtype, cells.offset(at.n, at.c, row, column));
+        load_pack<E>(g, grad_out.data, grad_out.dtype, grad_out.offset(at.n, at.c, row, column));
+        load_pack<Cell>(winner, cells.data, cells.dtype, cells.offset(at.n, at.c, row, column));
         for (int j = 0; j < size; ++j) sum[j] += winner[j] == cell ? g[j] : T(0);
       }
     }
-    store_run<E>(grad_input.data, grad_input.dtype, grad_input.offset(at.n, at.c, at.row, at.column), sum);
+    store_pack<E>(grad_input.data, grad_input.dtype, grad_input.offset(at.n, at.c, at.row, at.column), sum);
   }
 }
 
@@ -140,34 +141,26 @@ __global__ void max_pool_grad(const Planes grad_input, const Planes grad_out, co
 bool is_channels_last(const View& view) { return view.shape[1] > 1 && view.strides[1] < view.strides[3]; }
 
 /// Whether a thread can take `size` channels of a view at once.
-bool has_channel_runs(const View& view, int size) {
+bool has_channel_packs(const View& view, int size) {
   bool whole = view.shape[1] % size == 0 && view.strides[1] == 1 && is_aligned(view.data);
   for (const int d : {0, 2, 3}) whole &= view.strides[d] % size == 0;
   return whole;
 }
 
 /// Whether a thread can take the cells of `size` channels at once: bytes, which serve all but huge windows.
-bool has_cell_runs(const View& cells, int size) {
-  return !cells.given() || (cells.dtype == DType::uint8 && has_channel_runs(cells, size));
-}
-
-/// f(E{}) with a floating type: no others are pooled, and all operands but cells have one.
-template <class F>
-void with_floating(DType dtype, F&& f) {
-  dispatch(dtype, [&]<class E>(E element) {
-    if constexpr (is_floating(dtype_of<E>)) f(element);
-  });
+bool has_cell_packs(const View& cells, int size) {
+  return !cells.given() || (cells.dtype == DType::uint8 && has_channel_packs(cells, size));
 }
 
 void max_pool2d(const View& out, const View& cells, const View& input, const PoolGeometry& geometry) {
   if (out.numel() == 0) return;
   const bool last = is_channels_last(out);
-  with_floating(out.dtype, [&]<class E>(E) {
+  dispatch_floating(out.dtype, [&]<class E>(E) {
     constexpr int size = Pack<E>::size;
-    const bool runs =
-        last && has_channel_runs(out, size) && has_channel_runs(input, size) && has_cell_runs(cells, size);
-    launch(runs ? max_pool<E, uint8_t, size> : max_pool<E, void, 1>,
-           grid_for(out.numel() / (runs ? size : 1)), Planes(out, last), Planes(cells, last),
+    const bool packs =
+        last && has_channel_packs(out, size) && has_channel_packs(input, size) && has_cell_packs(cells, size);
+    launch(packs ? max_pool<E, uint8_t, size> : max_pool<E, void, 1>,
+           grid_for(out.numel() / (packs ? size : 1)), Planes(out, last), Planes(cells, last),
            Planes(input, last), geometry);
   });
 }
@@ -176,13 +169,13 @@ void max_pool2d_grad(const View& grad_input, const View& grad_out, const View& c
                      const PoolGeometry& geometry) {
   if (grad_input.numel() == 0) return;
   const bool last = is_channels_last(grad_input);
-  with_floating(grad_input.dtype, [&]<class E>(E) {
+  dispatch_floating(grad_input.dtype, [&]<class E>(E) {
     constexpr int size = Pack<E>::size;
-    const bool runs = last && has_channel_runs(grad_input, size) && has_channel_runs(grad_out, size) &&
-                      has_cell_runs(cells, size);
-    launch(runs ? max_pool_grad<E, uint8_t, size> : max_pool_grad<E, void, 1>,
-           grid_for(grad_input.numel() / (runs ? size : 1)), Planes(grad_input, last), Planes(grad_out, last),
-           Planes(cells, last), geometry);
+    const bool packs = last && has_channel_packs(grad_input, size) && has_channel_packs(grad_out, size) &&
+                       has_cell_packs(cells, size);
+    launch(packs ? max_pool_grad<E, uint8_t, size> : max_pool_grad<E, void, 1>,
+           grid_for(grad_input.numel() / (packs ? size : 1)), Planes(grad_input, last),
+           Planes(grad_out, last), Planes(cells, last), geometry);
   });
 }
 

@@ -1,8 +1,11 @@
 // Random numbers: the same Philox draws as on every device (tensor/random_values.h).
+#include <optional>
+
 #include "cuda/copy.h"
 #include "cuda/element.cuh"
 #include "cuda/graph.h"
 #include "cuda/kernel_families.h"
+#include "cuda/views.h"
 #include "tensor/random_values.h"
 
 namespace mezzo::cuda {
@@ -43,18 +46,14 @@ void fill(const View& out, PhiloxState state, Make make) {
   const int64_t count = out.numel();
   if (count == 0) return;
   refuse_in_capture("drawing random numbers", "each replay would draw the same");
-  View array = out;
-  array.strides = contiguous_strides(out.shape);
-  const bool direct = array.strides == out.strides;
-  const Scratch scratch(direct ? 0 : static_cast<size_t>(count) * size_of(out.dtype));
-  if (!direct) array.data = scratch.data();
-  dispatch(out.dtype, [&]<class E>(E) {
-    if constexpr (is_floating(dtype_of<E>)) {
-      using T = Compute<E>;
-      const auto distribution = make(T{});
-      launch(draw<E, T, decltype(distribution)>, grid_for(count / kDrawsPerBlock<T> + 1), count,
-             array.as<E>(), state, distribution);
-    }
+  std::optional<ScratchTensor> moved;
+  const bool direct = has_strides(out, contiguous_strides(out.shape));
+  const View& array = direct ? out : moved.emplace(out.dtype, out.shape).view();
+  dispatch_floating(out.dtype, [&]<class E>(E) {
+    using T = Compute<E>;
+    const auto distribution = make(T{});
+    launch(draw<E, T, decltype(distribution)>, grid_for(count / kDrawsPerBlock<T> + 1), count, array.as<E>(),
+           state, distribution);
   });
   if (!direct) copy(out, array);
 }

@@ -14,6 +14,7 @@ namespace {
 // An op over values of T: Acc is what threads hold, `identity` begins it, `lift` makes one of element i of a
 // line, `merge` joins two, `finish` puts the result in its place.
 
+/// The sum, or the mean if the folding says so.
 template <class T>
 struct Sum {
   using Value = T;
@@ -53,6 +54,7 @@ struct Extreme {
   }
 };
 
+/// A value, and where in its line it stands.
 template <class T>
 struct At {
   T value;
@@ -77,6 +79,7 @@ struct Position {
   }
 };
 
+/// Whether all values are true, or any is.
 template <bool all>
 struct Test {
   using Value = bool;
@@ -114,28 +117,28 @@ Folding folding_of(const View& out, const View& in, bool mean) {
           .groups = 0};
 }
 
-enum class Runs { none, along, of_lines };
+enum class Packs { none, along, of_lines };
 
 /// Reads 16 bytes at once where they lie together, along the lines or across.
-Runs take_runs(Folding& f, bool abreast) {
+Packs take_packs(Folding& f, bool abreast) {
   const int size = pack_size(f.in_dtype), inner = f.lines.dims - 1;
-  if (!is_aligned(f.in)) return Runs::none;
+  if (!is_aligned(f.in)) return Packs::none;
   if (abreast) {
-    if (!has_runs(f.lines, 0, size) || !starts_runs(f.reduced, 0, size)) return Runs::none;
+    if (!has_packs(f.lines, 0, size) || !starts_packs(f.reduced, 0, size)) return Packs::none;
     f.outer_step = f.lines.strides[inner][1];
-    walk_runs(f.lines, size);
-    return Runs::of_lines;
+    walk_packs(f.lines, size);
+    return Packs::of_lines;
   }
-  if (!starts_runs(f.lines, 0, size)) return Runs::none;
+  if (!starts_packs(f.lines, 0, size)) return Packs::none;
   if (f.reduced.dims == 1 && f.reduced.strides[0][0] == 1) {
     f.tail = f.reduced.sizes[0] % size;
     f.reduced.sizes[0] -= f.tail;
     f.reduced.count -= f.tail;
-  } else if (!has_runs(f.reduced, 0, size)) {
-    return Runs::none;
+  } else if (!has_packs(f.reduced, 0, size)) {
+    return Packs::none;
   }
-  walk_runs(f.reduced, size);
-  return Runs::along;
+  walk_packs(f.reduced, size);
+  return Packs::along;
 }
 
 /// Threads and blocks, once it is known what an element of the walks is.
@@ -154,10 +157,10 @@ void deal(Folding& f, bool abreast) {
     while (members < kFoldThreads && members < n && lines * members < kBusy) members *= 2;
     f.team = {members, kFoldThreads / members, false};
   }
-  f.groups = (lines + f.team.lines - 1) / f.team.lines;
-  const int64_t most_parts = n / (f.team.members * kSteps), wanted = (kBlocks + f.groups - 1) / f.groups;
+  f.groups = divide_up(lines, f.team.lines);
+  const int64_t most_parts = n / (f.team.members * kSteps), wanted = divide_up(kBlocks, f.groups);
   f.parts = f.groups >= kBlocks ? 1 : std::max<int64_t>(1, std::min(most_parts, wanted));
-  f.part_size = (n + f.parts - 1) / f.parts;
+  f.part_size = divide_up(n, f.parts);
 }
 
 template <class Op, class E, int size, bool of_lines>
@@ -176,19 +179,19 @@ void run(const Folding& f) {
 /// Whether neighbouring threads go over neighbouring lines, which are nearer than the elements of one.
 bool is_abreast(const Folding& f) { return smallest_stride(f.lines, 0) < smallest_stride(f.reduced, 0); }
 
-/// By elements of the type E, or of any with E = void; in runs where it can be.
+/// By elements of the type E, or of any with E = void; in packs where it can be.
 template <class Op, class E, class Single = E>
 void reduce_as(const View& out, const View& in, bool mean = false) {
   if (out.numel() == 0) return;
   Folding f = folding_of(out, in, mean);
   const bool abreast = is_abreast(f);
-  Runs runs = Runs::none;
-  if constexpr (!std::is_void_v<E>) runs = take_runs(f, abreast);
+  Packs packs = Packs::none;
+  if constexpr (!std::is_void_v<E>) packs = take_packs(f, abreast);
   deal(f, abreast);
   if constexpr (!std::is_void_v<E>) {
     constexpr int size = Pack<E>::size;
-    if (runs == Runs::along) return run<Op, E, size, false>(f);
-    if (runs == Runs::of_lines) return run<Op, E, size, true>(f);
+    if (packs == Packs::along) return run<Op, E, size, false>(f);
+    if (packs == Packs::of_lines) return run<Op, E, size, true>(f);
   }
   run<Op, Single, 1, false>(f);
 }

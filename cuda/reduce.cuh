@@ -7,7 +7,7 @@
 
 namespace mezzo::cuda {
 
-/// What the kernels need to know. Elements of both walks are runs of elements if the input is read in runs.
+/// What the kernels need to know. Elements of both walks are packs of elements if the input is read in packs.
 struct Folding {
   Walk<2> lines;    ///< a line's first element in the input, and its result
   Walk<1> reduced;  ///< the elements of a line
@@ -16,8 +16,8 @@ struct Folding {
   DType in_dtype, out_dtype;
   bool mean;
   int64_t count;       ///< elements of a line
-  int64_t tail;        ///< of them at its end that make no run; only where a line is one stretch of memory
-  int64_t outer_step;  ///< between the results of a run of lines
+  int64_t tail;        ///< of them at its end that make no pack; only where a line is one stretch of memory
+  int64_t outer_step;  ///< between the results of a pack of lines
   Team team;
   int64_t parts, part_size;  ///< of a line, a block each
   int64_t groups;            ///< of team.lines lines
@@ -25,14 +25,14 @@ struct Folding {
 
 inline constexpr unsigned kFoldThreads = 256;
 
-/// The lines of a run, folded at once.
+/// The lines of a pack, folded at once.
 template <class Acc, int lines>
 struct Accs {
   Acc line[lines];
 };
 
-/// acc = the elements of part `part` of a line that member() of a team takes. A run along the line goes into
-/// one result, a run of lines into one each.
+/// acc = the elements of part `part` of a line that member() of a team takes. A pack along the line goes into
+/// one result, a pack of lines into one each.
 template <class Op, class E, int size, bool of_lines>
 __device__ auto fold_part(const Folding& f, int64_t start, int64_t part) {
   constexpr int lines = of_lines ? size : 1;
@@ -40,7 +40,7 @@ __device__ auto fold_part(const Folding& f, int64_t start, int64_t part) {
   for (auto& acc : accs.line) acc = Op::identity();
   const auto take = [&](int64_t place, int64_t i) {
     typename Op::Value x[size];
-    load_run<E>(x, f.in, f.in_dtype, place);
+    load_pack<E>(x, f.in, f.in_dtype, place);
     for (int j = 0; j < size; ++j) {
       auto& acc = accs.line[of_lines ? j : 0];
       acc = Op::merge(acc, Op::lift(x[j], of_lines ? i : i * size + j));
@@ -63,7 +63,7 @@ __device__ auto fold_part(const Folding& f, int64_t start, int64_t part) {
     const int64_t whole = f.reduced.count * size;
     for (int64_t i = whole + f.team.member(); i < whole + f.tail; i += f.team.members) {
       typename Op::Value x[1];
-      load_run<E>(x, f.in, f.in_dtype, start + i);
+      load_pack<E>(x, f.in, f.in_dtype, start + i);
       accs.line[0] = Op::merge(accs.line[0], Op::lift(x[0], i));
     }
   }
@@ -96,10 +96,10 @@ __global__ void __launch_bounds__(kFoldThreads) fold(const Folding f, typename O
   }
 }
 
-/// A warp folds what the parts of one line made of it. `run`: lines that are one element of f.lines.
+/// A warp folds what the parts of one line made of it. `pack`: lines that are one element of f.lines.
 template <class Op>
-__global__ void fold_parts(const Folding f, int run, const typename Op::Acc* partial) {
-  const int64_t count = f.lines.count * run, lane = threadIdx.x % kWarp;
+__global__ void fold_parts(const Folding f, int pack, const typename Op::Acc* partial) {
+  const int64_t count = f.lines.count * pack, lane = threadIdx.x % kWarp;
   for (int64_t line = first_item() / kWarp; line < count; line += grid_stride() / kWarp) {
     typename Op::Acc acc = Op::identity();
     for (int64_t part = lane; part < f.parts; part += kWarp)
@@ -107,8 +107,8 @@ __global__ void fold_parts(const Folding f, int run, const typename Op::Acc* par
     acc = warp_reduce(acc, [](const auto& a, const auto& b) { return Op::merge(a, b); });
     if (lane != 0) continue;
     int64_t place[2];
-    f.lines.places(line / run, place);
-    Op::finish(f, place[1] + line % run * f.outer_step, acc);
+    f.lines.places(line / pack, place);
+    Op::finish(f, place[1] + line % pack * f.outer_step, acc);
   }
 }
 

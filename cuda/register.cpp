@@ -17,6 +17,7 @@ void* allocate(size_t bytes, int index) {
 }
 
 void synchronize(int index) {
+  refuse_in_capture("waiting for the device", "");
   select(index);
   check(cudaDeviceSynchronize(), "the work of the device");
 }
@@ -36,6 +37,7 @@ int capability(int index) {
 }
 
 void empty_cache(int index) {
+  refuse_in_capture("emptying the cache", "");
   select(index);
   allocator(index).empty();
 }

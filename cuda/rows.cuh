@@ -10,15 +10,6 @@
 
 namespace mezzo::cuda {
 
-/// Dimensions [from, to) of a view alone; a view that is not given stays as it is.
-inline View dimensions(const View& view, int from, int to) {
-  if (!view.given()) return view;
-  const auto part = [&](const Shape& sizes) {
-    return Shape(std::span(sizes.begin() + from, sizes.begin() + to));
-  };
-  return {view.data, view.dtype, part(view.shape), part(view.strides)};
-}
-
 /// Operands of a kernel: `whole` views of rows of elements, then two with one element per row, then
 /// `per_column` with one per column. All but the first may be not given.
 template <int whole, int per_column>
@@ -46,7 +37,7 @@ struct Rows {
   /// A thread for each pack of a row, up to 512.
   unsigned threads() const {
     const int64_t width = packed ? pack_size(dtypes[0]) : 1;
-    const int64_t warps = (columns.count + width * kWarp - 1) / (width * kWarp);
+    const int64_t warps = divide_up(columns.count, width * kWarp);
     return kWarp * static_cast<unsigned>(std::clamp<int64_t>(warps, 1, 16));
   }
 
@@ -82,7 +73,7 @@ struct Rows {
     if (!given(v)) {
       for (T& value : values) value = otherwise;
     } else if (A::width > 1 && dtypes[v] == dtype_of<T>) {
-      load_run<T>(values, data[v], dtypes[v], place[v - 2]);
+      load_pack<T>(values, data[v], dtypes[v], place[v - 2]);
     } else {
       read<A>(values, v, place[v - 2]);
     }
@@ -115,8 +106,8 @@ struct Rows {
       if (data[v] == nullptr || v == whole || v == whole + 1) continue;
       const bool parameter = v > whole;
       fits &= dtypes[v] == dtypes[0] || (parameter && dtypes[v] == compute_type(dtypes[0]));
-      fits &= is_aligned(data[v]) && has_runs(columns, parameter ? v - 2 : v, width);
-      fits &= parameter || starts_runs(rows, v, width);
+      fits &= is_aligned(data[v]) && has_packs(columns, parameter ? v - 2 : v, width);
+      fits &= parameter || starts_packs(rows, v, width);
     }
     return fits;
   }

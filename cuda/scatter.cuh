@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kSortThreads) sort_positions(const SortedScatt
   SHARED(int32_t, keys, [tile]);
   SHARED(int32_t, ranks, [warps][kWarp]);
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
-  const int64_t groups = (s.length + kWarp - 1) / kWarp;
+  const int64_t groups = divide_up(s.length, kWarp);
   for (int64_t task = blockIdx.x; task < s.lists.count * groups; task += gridDim.x) {
     const int64_t list = task / groups, group = task % groups * kWarp,
                   piece = group / s.piece_size * s.piece_size;

@@ -35,24 +35,24 @@ Lines<n> lines_along(const std::array<const View*, n>& views, int dim) {
   return lines;
 }
 
-/// Whether all operands can be read and written in runs of `size` elements along the lines.
+/// Whether all operands can be read and written in packs of `size` elements along the lines.
 template <int n>
-bool have_runs(const Lines<n>& lines, int size) {
+bool have_packs(const Lines<n>& lines, int size) {
   bool whole = lines.length % size == 0;
   for (int v = 0; v < n; ++v) {
-    whole &= lines.steps[v] == 1 && is_aligned(lines.data[v]) && starts_runs(lines.starts, v, size);
+    whole &= lines.steps[v] == 1 && is_aligned(lines.data[v]) && starts_packs(lines.starts, v, size);
   }
   return whole;
 }
 
-/// Deals threads, at most `most` of a block, to lines that are read in runs of `size`. Returns whether a
+/// Deals threads, at most `most` of a block, to lines that are read in packs of `size`. Returns whether a
 /// team's registers hold a line.
 template <int n>
 bool deal(Lines<n>& lines, int size, unsigned most) {
   constexpr unsigned kThreads = 256;
   const int64_t count = lines.starts.count;
   const bool abreast = smallest_stride(lines.starts, 1) < lines.steps[1];
-  unsigned members = power_of_2_from((lines.length + kKept - 1) / kKept, most), beside = 1;
+  unsigned members = power_of_2_from(divide_up(lines.length, kKept), most), beside = 1;
   if (abreast) {
     beside = power_of_2_from(count, kWarp);
     members = std::min(members, most / beside);
@@ -61,7 +61,7 @@ bool deal(Lines<n>& lines, int size, unsigned most) {
   }
   beside = std::max(beside, kThreads / std::min(members, kThreads));
   lines.team = {members, beside, abreast};
-  lines.groups = (count + beside - 1) / beside;
+  lines.groups = divide_up(count, beside);
   return lines.length <= int64_t{members} * kKept;
 }
 
@@ -83,7 +83,7 @@ void forward(const Lines<2>& lines, bool log) {
 template <class Out, class In>
 void forward(const Lines<2>& lines, bool log) {
   constexpr int size = Pack<In>::size;
-  if (have_runs(lines, size))
+  if (have_packs(lines, size))
     forward<float, Out, In, size>(lines, log);
   else
     forward<float, Out, In, 1>(lines, log);
@@ -117,8 +117,8 @@ void softmax_grad(const View& grad_in, const View& g, const View& y, int dim, bo
     if constexpr (std::is_same_v<E, float> || is_16_bit<E>) {
       if (g.dtype == y.dtype && grad_in.dtype == y.dtype) {
         constexpr int size = Pack<E>::size;
-        return have_runs(lines, size) ? backward<float, E, size>(lines, log)
-                                      : backward<float, E, 1>(lines, log);
+        return have_packs(lines, size) ? backward<float, E, size>(lines, log)
+                                       : backward<float, E, 1>(lines, log);
       }
     }
     using T = std::conditional_t<std::is_same_v<E, double>, double, float>;

@@ -11,6 +11,7 @@ namespace mezzo::cuda {
 
 // --- forward: view 0 is the result, view 1 the input
 
+/// One read, three passes over registers: the largest, the sum of exponentials, the result.
 template <class T, class Out, class In, int size>
 __global__ void __launch_bounds__(kMostThreads<T>) softmax_in_registers(const Lines<2> lines, bool log) {
   for_lines<size>(lines, [&](const auto& part) {
@@ -49,6 +50,7 @@ __device__ T exp_below(T x, T largest) {
   return largest == -std::numeric_limits<T>::infinity() ? T(1) : std::exp(x - largest);
 }
 
+/// Those of two groups of elements as those of both.
 struct Join {
   template <class T>
   __device__ Exponentials<T> operator()(const Exponentials<T>& a, const Exponentials<T>& b) const {
@@ -63,7 +65,7 @@ template <class T, class Out, class In, int size>
 __global__ void __launch_bounds__(kMostThreads<T>) softmax_in_two_reads(const Lines<2> lines, bool log) {
   for_lines<size>(lines, [&](const auto& part) {
     Exponentials<T> all{-std::numeric_limits<T>::infinity(), 0};
-    part.for_runs([&](int64_t i) {
+    part.for_packs([&](int64_t i) {
       T x[size], largest = all.largest;
       part.template load<In>(x, 1, i);
       for (const T value : x) largest = Larger()(largest, value);
@@ -73,7 +75,7 @@ __global__ void __launch_bounds__(kMostThreads<T>) softmax_in_two_reads(const Li
     });
     all = part.merge(all, Join());
     const T log_sum = std::log(all.sum), factor = T(1) / all.sum;
-    part.for_runs([&](int64_t i) {
+    part.for_packs([&](int64_t i) {
       T x[size];
       part.template load<In>(x, 1, i);
       for (T& value : x) {
@@ -96,6 +98,7 @@ struct Gradient {
   __device__ T result(T g, T y, T sum) const { return log ? g - std::exp(y) * sum : y * (g - sum); }
 };
 
+/// One read of both operands: the sum, then the gradient.
 template <class T, class E, int size>
 __global__ void __launch_bounds__(kMostThreads<T>) softmax_grad_in_registers(const Lines<3> lines, bool log) {
   const Gradient<T> gradient{log};
@@ -114,6 +117,7 @@ __global__ void __launch_bounds__(kMostThreads<T>) softmax_grad_in_registers(con
   });
 }
 
+/// The same, each operand read for the sum and again for the gradient.
 template <class T, class E, int size>
 __global__ void __launch_bounds__(kMostThreads<T>) softmax_grad_in_two_reads(const Lines<3> lines, bool log) {
   const Gradient<T> gradient{log};
@@ -123,12 +127,12 @@ __global__ void __launch_bounds__(kMostThreads<T>) softmax_grad_in_two_reads(con
       part.template load<E>(g, 1, i);
       part.template load<E>(y, 2, i);
     };
-    part.for_runs([&](int64_t i) {
+    part.for_packs([&](int64_t i) {
       read(i);
       for (int j = 0; j < size; ++j) sum += gradient.term(g[j], y[j]);
     });
     sum = part.merge(sum, Plus());
-    part.for_runs([&](int64_t i) {
+    part.for_packs([&](int64_t i) {
       read(i);
       for (int j = 0; j < size; ++j) g[j] = gradient.result(g[j], y[j], sum);
       part.template store<E>(g, 0, i);

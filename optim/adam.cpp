@@ -54,16 +54,14 @@ void Adam::step(const LossScale& loss_scale) {
       if (loss_scale.scale.defined()) parameter.grad().bump_version();
     }
     for (const auto& [device, tensors] : all) {
-      const LossScale near = loss_scale.to(device);
-      const Tensor rate = rate_on(device, g);
-      kernels(device).adam(
-          tensors, {.state = {rate.view_of_memory(), view_or_none(near.scale), view_or_none(near.found_inf)},
-                    .beta1 = options.beta1,
-                    .beta2 = options.beta2,
-                    .eps = options.eps,
-                    .weight_decay = weight_decay(options),
-                    .decoupled = decoupled_decay_,
-                    .maximize = options.maximize});
+      const Numbers numbers = numbers_on(device, g, loss_scale);
+      kernels(device).adam(tensors, {.state = numbers.state(),
+                                     .beta1 = options.beta1,
+                                     .beta2 = options.beta2,
+                                     .eps = options.eps,
+                                     .weight_decay = weight_decay(options),
+                                     .decoupled = decoupled_decay_,
+                                     .maximize = options.maximize});
     }
   }
 }

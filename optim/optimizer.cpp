@@ -159,6 +159,15 @@ bool LossScale::skips_step_now() const {
   return found_inf.defined() && in_host_memory(found_inf.device()) && skips_step();
 }
 
+StepState UnscalingOptimizer::Numbers::state() const {
+  return {rate.view_of_memory(), view_or_none(loss_scale.scale), view_or_none(loss_scale.found_inf)};
+}
+
+UnscalingOptimizer::Numbers UnscalingOptimizer::numbers_on(const Device& device, size_t group,
+                                                           const LossScale& loss_scale) {
+  return {rate_on(device, group), loss_scale.to(device)};
+}
+
 void UnscalingOptimizer::write(Rate& rate) const {
   const double value = learning_rate(rate.group);
   if (value == rate.value) return;

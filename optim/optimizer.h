@@ -21,6 +21,10 @@
 #include "tensor/state_dict.h"
 #include "tensor/tensor.h"
 
+namespace mezzo {
+struct StepState;  // tensor/kernels.h
+}
+
 namespace mezzo::optim {
 
 /// Goes over everything that an optimizer saves: one walk serves saving, checking and loading.
@@ -101,12 +105,20 @@ class UnscalingOptimizer : public Optimizer {
 
  protected:
   virtual double learning_rate(size_t group) const = 0;
-  /// A group's learning rate where kernels of `device` read it, 0-d float64. A step that is captured in a
-  /// graph finds there, at each replay, the rate that the options have then. Throws Error if a capture is the
-  /// first to ask for it.
-  Tensor rate_on(const Device& device, size_t group);
+  /// What a step's kernel reads on its device: views of these tensors, so they must live until it is called.
+  struct Numbers {
+    Tensor rate;
+    LossScale loss_scale;
+    StepState state() const;
+  };
+  /// Throws Error if a capture is the first to ask for a group's learning rate.
+  Numbers numbers_on(const Device& device, size_t group, const LossScale& loss_scale);
 
  private:
+  /// A group's learning rate where kernels of `device` read it, 0-d float64. A step that is captured in a
+  /// graph finds there, at each replay, the rate that the options have then.
+  Tensor rate_on(const Device& device, size_t group);
+
   struct Rate {
     Device device;
     size_t group;

@@ -52,15 +52,13 @@ void SGD::step(const LossScale& loss_scale) {
       if (loss_scale.scale.defined()) parameter.grad().bump_version();
     }
     for (const auto& [device, tensors] : all) {
-      const LossScale near = loss_scale.to(device);
-      const Tensor rate = rate_on(device, g);
-      kernels(device).sgd(
-          tensors, {.state = {rate.view_of_memory(), view_or_none(near.scale), view_or_none(near.found_inf)},
-                    .momentum = options.momentum,
-                    .dampening = options.dampening,
-                    .weight_decay = options.weight_decay,
-                    .nesterov = options.nesterov,
-                    .maximize = options.maximize});
+      const Numbers numbers = numbers_on(device, g, loss_scale);
+      kernels(device).sgd(tensors, {.state = numbers.state(),
+                                    .momentum = options.momentum,
+                                    .dampening = options.dampening,
+                                    .weight_decay = options.weight_decay,
+                                    .nesterov = options.nesterov,
+                                    .maximize = options.maximize});
     }
   }
 }

@@ -17,6 +17,12 @@ inline Device test_device() {
   return name ? name : "cpu";
 }
 
+/// Whether memory of the device under test is kept for reuse, as it is unless a checker is to see each block.
+inline bool caches_memory() {
+  const char* setting = std::getenv("MEZZO_CUDA_CACHE");
+  return test_device().type != Device::Type::cuda || !setting || std::string_view(setting) != "0";
+}
+
 /// Seed of random inputs: MEZZO_TEST_SEED, or 1, so that a gate does not fail by chance. Tests capture it.
 inline unsigned test_seed() {
   const char* text = std::getenv("MEZZO_TEST_SEED");

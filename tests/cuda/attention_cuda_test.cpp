@@ -1,27 +1,12 @@
 // CUDA's attention beside the reference kernels.
 #include <cmath>
-#include <limits>
 
-#include "cuda/kernel_families.h"
-#include "tensor/reference/kernel_families.h"
 #include "tests/cuda/two_devices.h"
 
 using namespace mezzo;
 using namespace mezzo::cuda;
 
 namespace {
-
-constexpr double inf = std::numeric_limits<double>::infinity();
-
-const Kernels& table(bool reference) {
-  static const std::array<Kernels, 2> tables = [] {
-    std::array<Kernels, 2> made;
-    cuda::add_attention(made[0]);
-    reference::add_attention(made[1]);
-    return made;
-  }();
-  return tables[reference];
-}
 
 struct Case {
   Shape batch;
@@ -63,16 +48,16 @@ void check(const Case& c, DType dtype, Layout from, Layout to, Numbers& numbers)
   };
   const double tolerance = 16 * precision_of(dtype);
   Array out = array_of(dtype, o, to), lse = array_of(compute, with(c.batch, c.queries, 1), to);
-  table(false).attention(out.to_device(), lse.to_device(), operands(false));
-  table(true).attention(out.host(), lse.host(), operands(true));
+  device_table().attention(out.to_device(), lse.to_device(), operands(false));
+  reference_table().attention(out.host(), lse.host(), operands(true));
   CHECK(out.agrees(tolerance));
   CHECK(lse.agrees(16 * precision_of(compute)));
 
   Array dq = array_of(dtype, q, to), dk = array_of(dtype, k, to), dv = array_of(dtype, v, to);
-  table(false).attention_grad(dq.to_device(), dk.to_device(), dv.to_device(), g.to_device(), out.to_device(),
-                              lse.to_device(), operands(false));
-  table(true).attention_grad(dq.host(), dk.host(), dv.host(), g.host(), out.host(), lse.host(),
-                             operands(true));
+  device_table().attention_grad(dq.to_device(), dk.to_device(), dv.to_device(), g.to_device(),
+                                out.to_device(), lse.to_device(), operands(false));
+  reference_table().attention_grad(dq.host(), dk.host(), dv.host(), g.host(), out.host(), lse.host(),
+                                   operands(true));
   CHECK(dq.agrees(2 * tolerance));
   CHECK(dk.agrees(2 * tolerance));
   CHECK(dv.agrees(2 * tolerance));
@@ -82,9 +67,8 @@ void check(const Case& c, DType dtype, Layout from, Layout to, Numbers& numbers)
 
 TEST_CASE("attention: every dtype, layout and mask") {
   Numbers numbers(1);
-  for (const DType dtype : {float64, float32, float16, bfloat16}) {
-    for (const Layout from :
-         {Layout::row_major, Layout::permuted, Layout::spread, Layout::shifted, Layout::expanded}) {
+  for (const DType dtype : kFloating) {
+    for (const Layout from : kLayouts) {
       for (const Layout to : {Layout::row_major, Layout::permuted, Layout::spread}) {
         for (const DType mask : {uint8, bool_, float32})
           check({{2, 3}, 9, 11, 5, 6, mask}, dtype, from, to, numbers);

@@ -1,25 +1,12 @@
 // Kernels that limit gradients by their norm: CUDA's and the CPU's beside the reference ones.
-#include <limits>
 #include <list>
 
-#include "cuda/kernel_families.h"
-#include "tensor/cpu/kernel_families.h"
-#include "tensor/reference/kernel_families.h"
 #include "tests/cuda/two_devices.h"
 
 using namespace mezzo;
 using namespace mezzo::cuda;
 
 namespace {
-
-constexpr double inf = std::numeric_limits<double>::infinity();
-
-template <class Add>
-Kernels filled(Add add) {
-  Kernels table;
-  add(table);
-  return table;
-}
 
 /// Copies of tensors for each of the three.
 struct Copies {
@@ -45,8 +32,7 @@ void check_clip(Copies& copies, double p, double max_norm, DType dtype) {
   CAPTURE(p);
   CAPTURE(max_norm);
   CAPTURE(name_of(dtype));
-  const Kernels on_cpu = filled(cpu::add_clip), plain = filled(reference::add_clip);
-  const Kernels on_device = filled([](Kernels& table) { cuda::add_clip(table); });
+  const Kernels &on_cpu = kernels(Device::Type::cpu), &plain = reference_table(), &on_device = device_table();
   const Array total(dtype, {}), cpu_total(dtype, {});
   const View total_to = total.to_device();
   on_device.norm(total_to, copies.device, p);
@@ -80,7 +66,7 @@ TEST_CASE("norm and clip: dtypes, layouts, powers") {
     for (const double max_norm : {1.0, 0.0, 1e6, inf}) {
       for (const DType total : {float64, float32, float16}) {
         Copies copies;
-        for (const DType dtype : {float64, float32, float16, bfloat16}) {
+        for (const DType dtype : kFloating) {
           for (const Layout layout : {Layout::row_major, Layout::spread, Layout::permuted, Layout::shifted}) {
             for (const Shape& shape : {Shape{3, 7}, Shape{}, Shape{0, 2}})
               copies.add(dtype, shape, layout, [&](int64_t) { return numbers.real(-2, 2); });

@@ -1,8 +1,6 @@
 // CUDA's 1x1 convolutions with statistics beside the reference kernels.
 #include <cmath>
 
-#include "cuda/kernel_families.h"
-#include "tensor/reference/kernel_families.h"
 #include "tests/cuda/two_devices.h"
 
 using namespace mezzo;
@@ -10,15 +8,7 @@ using namespace mezzo::cuda;
 
 namespace {
 
-const Kernels& table(bool reference) {
-  static const std::array<Kernels, 2> tables = [] {
-    std::array<Kernels, 2> made;
-    cuda::add_conv1x1(made[0]);
-    reference::add_conv1x1(made[1]);
-    return made;
-  }();
-  return tables[reference];
-}
+const Kernels& table(bool reference) { return reference ? reference_table() : device_table(); }
 
 struct Given {
   bool norm, parameters, bias, grad_out, grad_mean, grad_var;
@@ -95,7 +85,7 @@ TEST_CASE("conv1x1_stats: every dtype and layout, with what may be not given") {
                          {true, false, false, true, false, false}, {false, false, true, true, false, false},
                          {false, false, false, true, true, false}, {true, true, false, false, true, true},
                          {false, false, true, false, false, true}, {true, true, false, false, false, false}};
-  for (const DType dtype : {float64, float32, float16, bfloat16}) {
+  for (const DType dtype : kFloating) {
     for (const Given& given : cases) {
       for (const Layout layout : {Layout::row_major, Layout::permuted, Layout::spread, Layout::shifted}) {
         check(70, 16, 24, dtype, layout, given, numbers);

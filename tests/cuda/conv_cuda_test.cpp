@@ -1,7 +1,5 @@
 // CUDA's convolutions beside the reference ones, by cuDNN and by their definition.
 #include "cuda/conv.h"
-#include "cuda/kernel_families.h"
-#include "tensor/cuda_settings.h"
 #include "tensor/error.h"
 #include "tests/cuda/conv_cases.h"
 #include "tests/cuda/two_devices.h"
@@ -11,52 +9,21 @@ using namespace mezzo::cuda;
 
 namespace {
 
-constexpr DType kFloating[] = {float64, float32, float16, bfloat16};
-
-const Kernels& device_table() {
-  static const Kernels table = [] {
-    Kernels made;
-    add_conv(made);
-    return made;
-  }();
-  return table;
-}
-const Kernels& reference_table() {
-  static const Kernels table = make_reference_kernels();
-  return table;
-}
-
-/// Layouts of images; the last begins off any alignment.
-enum class Images { row_major, channels_last, expanded, spread, shifted };
-constexpr Images kImages[] = {Images::row_major, Images::channels_last, Images::expanded, Images::spread,
-                              Images::shifted};
-
-Array images_of(DType dtype, const Shape& shape, Images layout) {
-  switch (layout) {
-    case Images::channels_last:
-      return Array(dtype, shape, channels_last_strides(shape));
-    case Images::expanded:
-      return array_of(dtype, shape, Layout::expanded);
-    case Images::spread:
-      return array_of(dtype, shape, Layout::spread);
-    case Images::shifted:
-      return array_of(dtype, shape, Layout::shifted);
-    default:
-      return Array(dtype, shape);
-  }
-}
+/// How images lie in memory; the last begins off any alignment.
+constexpr Layout kImages[] = {Layout::row_major, Layout::channels_last, Layout::expanded, Layout::spread,
+                              Layout::shifted};
 
 struct ConvArrays {
   Array input, weight, bias, grad_out, out, grad_input, grad_weight;
 
-  ConvArrays(const ConvCase& c, DType dtype, Images layout, Images result, Images weights)
-      : input(images_of(dtype, c.input, layout)),
-        weight(images_of(dtype, c.weight, weights)),
+  ConvArrays(const ConvCase& c, DType dtype, Layout layout, Layout result, Layout weights)
+      : input(array_of(dtype, c.input, layout)),
+        weight(array_of(dtype, c.weight, weights)),
         bias(array_of(dtype, {c.weight[0]}, Layout::spread)),
-        grad_out(images_of(dtype, c.out(), layout)),
-        out(images_of(dtype, c.out(), result)),
-        grad_input(images_of(dtype, c.input, result)),
-        grad_weight(images_of(dtype, c.weight, weights)) {}
+        grad_out(array_of(dtype, c.out(), layout)),
+        out(array_of(dtype, c.out(), result)),
+        grad_input(array_of(dtype, c.input, result)),
+        grad_weight(array_of(dtype, c.weight, weights)) {}
 
   void fill(unsigned seed) {
     Numbers numbers(seed);
@@ -80,13 +47,12 @@ struct ConvArrays {
 }  // namespace
 
 TEST_CASE("conv2d on CUDA and its gradients: every dtype and layout") {
-  allow_tf32_convolution(false);
   unsigned seed = 0;
   for (const DType dtype : kFloating)
     for (const ConvCase& c : small_conv_cases())
-      for (const Images layout : kImages) {
-        const Images result = seed % 2 ? Images::channels_last : kImages[seed / 2 % 2 * 3];
-        const Images weights = kImages[seed % 5 == 2 ? 0 : seed % 5];
+      for (const Layout layout : kImages) {
+        const Layout result = seed % 2 ? Layout::channels_last : kImages[seed / 2 % 2 * 3];
+        const Layout weights = kImages[seed % 5 == 2 ? 0 : seed % 5];
         const bool with_bias = seed % 3 != 0;
         INFO(name_of(dtype), ", ", c.what, ", layouts ", int(layout), int(result), int(weights), ", bias ",
              with_bias);
@@ -103,14 +69,13 @@ TEST_CASE("conv2d on CUDA and its gradients: every dtype and layout") {
         arrays.expect(c.geometry, with_bias);
         arrays.check(4 * precision_of(dtype));
       }
-  allow_tf32_convolution(true);
 }
 
 TEST_CASE("conv2d on CUDA by its definition, for what cuDNN does not have") {
   unsigned seed = 0;
   for (const DType dtype : kFloating)
     for (const ConvCase& c : small_conv_cases()) {
-      const Images layout = kImages[seed % 5], result = kImages[seed % 2];
+      const Layout layout = kImages[seed % 5], result = kImages[seed % 2];
       const bool with_bias = seed % 3 != 0;
       INFO(name_of(dtype), ", ", c.what, ", layouts ", int(layout), int(result), ", bias ", with_bias);
       ConvArrays arrays(c, dtype, layout, result, result);
@@ -143,7 +108,7 @@ TEST_CASE("conv2d on CUDA: empty operands") {
   for (const DType dtype : kFloating)
     for (const ConvCase& c : cases) {
       INFO(name_of(dtype), ", ", c.what);
-      ConvArrays arrays(c, dtype, Images::row_major, Images::row_major, Images::row_major);
+      ConvArrays arrays(c, dtype, Layout::row_major, Layout::row_major, Layout::row_major);
       arrays.fill(1);
       const Kernels& table = device_table();
       table.conv2d(arrays.out.to_device(), arrays.input.to_device(), arrays.weight.to_device(),

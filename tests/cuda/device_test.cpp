@@ -2,13 +2,16 @@
 // tensors, errors about it, its memory. On a GPU or on the emulator.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "amp/autocast.h"
+#include "amp/grad_scaler.h"
 #include "autograd/engine.h"
 #include "autograd/ops.h"
 #include "nn/nn.h"
+#include "optim/adam.h"
 #include "tensor/backend.h"
 #include "tensor/random.h"
 #include "tests/error_text.h"
@@ -131,6 +134,7 @@ TEST_CASE("from_blob: memory of the device, and none of the CPU's") {
 }
 
 TEST_CASE("memory: counted, kept for reuse, given back") {
+  if (!caches_memory()) return skip("memory is not cached");
   const Device device("cuda");
   synchronize(device);
   empty_cache(device);
@@ -194,6 +198,27 @@ TEST_CASE("bfloat16 is asked of a card that has it, and otherwise float16 is nam
   CHECK(error_text([] {
           amp::Autocast autocast("cuda", bfloat16);
         }).find("has no bfloat16; float16 with a GradScaler does the same work") != std::string::npos);
+}
+
+TEST_CASE("an optimizer with parameters on the CPU and on CUDA: steps, and is skipped as a whole") {
+  for (const bool on_cpu : {false, true}) {
+    for (const bool on_cuda : {false, true}) {
+      CAPTURE(on_cpu);
+      CAPTURE(on_cuda);
+      Tensor here = tensor({1}).requires_grad_(), there = tensor({1}).cuda().detach().requires_grad_();
+      optim::Adam adam({here, there}, {.lr = 0.5});
+      amp::GradScaler scaler({.init_scale = 4});
+      scaler.scale(here.cuda() + there).sum().backward();
+      if (on_cpu) here.set_grad(tensor({INFINITY}));
+      if (on_cuda) there.set_grad(tensor({INFINITY}).cuda());
+      const bool overflows = on_cpu || on_cuda;
+      CHECK(scaler.step(adam).skipped() == overflows);
+      scaler.update();
+      CHECK(scaler.get_scale() == (overflows ? 2 : 4));
+      CHECK(here.item<double>() == doctest::Approx(overflows ? 1 : 0.5));
+      CHECK(there.item<double>() == doctest::Approx(overflows ? 1 : 0.5));
+    }
+  }
 }
 
 // In a process of its own, which has no device afterwards (meson.build).

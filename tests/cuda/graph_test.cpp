@@ -140,10 +140,17 @@ TEST_CASE("a graph outlives what it was made with") {
       adam.step();
     });
   }
+  // Its parameters and moments are out of use, but nobody else's.
+  const Tensor others = full({64, 64}, 7.0, {.device = "cuda"});
   graph->replay();
   const float first = sum.item<float>();
   graph->replay();
   CHECK(sum.item<float>() < first);
+  CHECK(others.ne(7).any().item<bool>() == false);
+  const size_t live = memory_stats("cuda").live;
+  graph.reset();
+  sum = {};
+  CHECK(memory_stats("cuda").live < live);
 }
 
 TEST_CASE("what cannot be captured is refused by name, and leaves the device usable") {

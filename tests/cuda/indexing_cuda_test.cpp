@@ -1,35 +1,10 @@
 // CUDA kernels beside the reference ones: elements by position, and max pooling.
 #include <limits>
 
-#include "cuda/kernel_families.h"
 #include "tests/cuda/two_devices.h"
 
 using namespace mezzo;
 using namespace mezzo::cuda;
-
-namespace {
-
-constexpr double inf = std::numeric_limits<double>::infinity();
-constexpr DType kAll[] = {float64, float32, float16, bfloat16, int64, int32, uint8, bool_};
-constexpr DType kFloating[] = {float64, float32, float16, bfloat16};
-constexpr Layout kLayouts[] = {Layout::row_major, Layout::permuted, Layout::spread, Layout::shifted,
-                               Layout::expanded};
-
-const Kernels& device_table() {
-  static const Kernels table = [] {
-    Kernels made;
-    add_indexing(made);
-    add_pool(made);
-    return made;
-  }();
-  return table;
-}
-const Kernels& reference_table() {
-  static const Kernels table = make_reference_kernels();
-  return table;
-}
-
-}  // namespace
 
 // --- indexing
 
@@ -125,13 +100,6 @@ int64_t windows(const PoolGeometry& g, size_t axis, int64_t size) {
   return (size + 2 * g.padding[axis] - (g.kernel[axis] - 1) * g.dilation[axis] - 1) / g.stride[axis] + 1;
 }
 
-enum class Images { row_major, channels_last, spread };
-
-Array images_of(DType dtype, const Shape& shape, Images layout) {
-  if (layout == Images::channels_last) return Array(dtype, shape, channels_last_strides(shape));
-  return array_of(dtype, shape, layout == Images::spread ? Layout::spread : Layout::row_major);
-}
-
 }  // namespace
 
 TEST_CASE("max_pool2d and its gradient: geometries, dtypes, layouts, NaN") {
@@ -149,18 +117,17 @@ TEST_CASE("max_pool2d and its gradient: geometries, dtypes, layouts, NaN") {
     const PoolGeometry& geometry = c.geometry;
     const Shape windowed{shape[0], shape[1], windows(geometry, 0, shape[2]), windows(geometry, 1, shape[3])};
     for (const DType dtype : kFloating) {
-      for (const Images layout : {Images::row_major, Images::channels_last, Images::spread}) {
+      for (const Layout layout : {Layout::row_major, Layout::channels_last, Layout::spread}) {
         for (const DType cell_type : {uint8, int32, int64}) {
           CAPTURE(to_string(shape));
           CAPTURE(name_of(dtype));
           CAPTURE(static_cast<int>(layout));
           CAPTURE(name_of(cell_type));
-          Array input = images_of(dtype, shape, layout);
+          Array input = array_of(dtype, shape, layout);
           // Few values, so that there are equals.
           input.fill(
               [&](int64_t i) { return i % 37 == 5 ? inf - inf : static_cast<double>(numbers.whole(-3, 3)); });
-          const Array out = images_of(dtype, windowed, layout),
-                      cells = images_of(cell_type, windowed, layout);
+          const Array out = array_of(dtype, windowed, layout), cells = array_of(cell_type, windowed, layout);
           const View to = out.to_device(), cells_to = cells.to_device();
           device_table().max_pool2d(to, cells_to, input.to_device(), geometry);
           reference_table().max_pool2d(out.host(), cells.host(), input.host(), geometry);
@@ -170,9 +137,9 @@ TEST_CASE("max_pool2d and its gradient: geometries, dtypes, layouts, NaN") {
           device_table().max_pool2d(alone, {}, input.to_device(), geometry);
           CHECK(out.agrees());
 
-          Array g = images_of(dtype, windowed, layout);
+          Array g = array_of(dtype, windowed, layout);
           g.fill([&](int64_t) { return numbers.of(dtype); });
-          const Array grad = images_of(dtype, shape, layout);
+          const Array grad = array_of(dtype, shape, layout);
           const View grad_to = grad.to_device();
           device_table().max_pool2d_grad(grad_to, g.to_device(), cells.to_device(), geometry);
           reference_table().max_pool2d_grad(grad.host(), g.host(), cells.host(), geometry);

@@ -2,8 +2,6 @@
 #include <cmath>
 #include <limits>
 
-#include "cuda/kernel_families.h"
-#include "tensor/reference/kernel_families.h"
 #include "tests/cuda/two_devices.h"
 
 using namespace mezzo;
@@ -11,46 +9,9 @@ using namespace mezzo::cuda;
 
 namespace {
 
-constexpr DType kFloating[] = {float64, float32, float16, bfloat16};
-
-const Kernels& device_table() {
-  static const Kernels table = [] {
-    Kernels made;
-    add_batch_norm(made);
-    add_layer_norm(made);
-    return made;
-  }();
-  return table;
-}
-const Kernels& reference_table() {
-  static const Kernels table = [] {
-    Kernels made;
-    reference::add_batch_norm(made);
-    reference::add_layer_norm(made);
-    return made;
-  }();
-  return table;
-}
-
-/// How [N, C, ...] lies in memory: `shifted` and `spread` are row-major, but not in aligned packs.
-enum class Images { row_major, channels_last, reversed, shifted, spread };
-constexpr Images kImages[] = {Images::row_major, Images::channels_last, Images::reversed, Images::shifted,
-                              Images::spread};
-
-Array images(DType dtype, const Shape& shape, Images layout) {
-  if (layout == Images::reversed) return array_of(dtype, shape, Layout::permuted);
-  if (layout == Images::shifted) return array_of(dtype, shape, Layout::shifted);
-  if (layout == Images::spread) return array_of(dtype, shape, Layout::spread);
-  Shape strides = contiguous_strides(shape);
-  if (layout == Images::channels_last) {
-    Shape moved = shape;
-    moved.erase(1);
-    strides = contiguous_strides(moved);
-    for (int64_t& stride : strides) stride *= shape[1];
-    strides.insert(1, 1);
-  }
-  return Array(dtype, shape, strides);
-}
+/// How [N, C, ...] lies in memory.
+constexpr Layout kImages[] = {Layout::row_major, Layout::channels_last, Layout::permuted, Layout::shifted,
+                              Layout::spread};
 
 /// Calls run(table, view) for both devices, where view(array) is the array's View there; and for arrays that
 /// are not given, view(nullptr).
@@ -74,7 +35,7 @@ double sums_tolerance(DType dtype, int64_t n) {
 }
 
 /// `optional`: whether weight, bias and grad_input are given.
-void check_batch_norm(DType dtype, DType parameter, const Shape& shape, Images from, Images to, bool optional,
+void check_batch_norm(DType dtype, DType parameter, const Shape& shape, Layout from, Layout to, bool optional,
                       Normal& random) {
   CAPTURE(name_of(dtype));
   CAPTURE(name_of(parameter));
@@ -84,7 +45,8 @@ void check_batch_norm(DType dtype, DType parameter, const Shape& shape, Images f
   CAPTURE(optional);
   const DType compute = compute_type(dtype);
   const Shape channel{shape[1]};
-  Array x = images(dtype, shape, from), g = images(dtype, shape, to), residual = images(dtype, shape, from);
+  Array x = array_of(dtype, shape, from), g = array_of(dtype, shape, to),
+        residual = array_of(dtype, shape, from);
   Array mean(compute, channel, {2}), var(compute, channel), invstd(compute, channel);
   Array weight_array(parameter, channel, {3}), bias_array(parameter, channel);
   random(x, 3, 2);
@@ -102,7 +64,7 @@ void check_batch_norm(DType dtype, DType parameter, const Shape& shape, Images f
   CHECK(var.agrees(sums_tolerance(compute, 10)));
 
   const double near = 4 * precision_of(dtype);
-  Array y = images(dtype, shape, to), relu = images(dtype, shape, to), added = images(dtype, shape, to);
+  Array y = array_of(dtype, shape, to), relu = array_of(dtype, shape, to), added = array_of(dtype, shape, to);
   on_both([&](const Kernels& table, auto view) {
     table.batch_norm(view(&y), view(&x), view(&mean), view(&invstd), view(weight), view(bias));
     table.batch_norm_relu(view(&relu), view(&x), view(&mean), view(&invstd), view(weight), view(bias), {});
@@ -116,7 +78,7 @@ void check_batch_norm(DType dtype, DType parameter, const Shape& shape, Images f
   const double sums = 4 * sums_tolerance(dtype, shape.numel());
   Array dw(parameter, channel, {2}), db(parameter, channel);
   for (const bool batch_statistics : {true, false}) {
-    Array dx = images(dtype, shape, to);
+    Array dx = array_of(dtype, shape, to);
     const Array* wanted = optional ? &dx : nullptr;
     on_both([&](const Kernels& table, auto view) {
       table.batch_norm_grad(view(wanted), view(&dw), view(&db), view(&g), view(&x), view(&mean),
@@ -126,7 +88,7 @@ void check_batch_norm(DType dtype, DType parameter, const Shape& shape, Images f
     CHECK(dw.agrees(sums));
     CHECK(db.agrees(sums));
     for (const bool with_residual : {true, false}) {
-      Array dr = images(dtype, shape, from);
+      Array dr = array_of(dtype, shape, from);
       on_both([&](const Kernels& table, auto view) {
         table.batch_norm_relu_grad(view(wanted), view(&dw), view(&db), view(with_residual ? &dr : nullptr),
                                    view(&g), view(with_residual ? &added : nullptr), view(&x), view(&mean),
@@ -147,7 +109,7 @@ TEST_CASE("batch_norm: every dtype and layout") {
   const Shape shapes[] = {{5, 3}, {300, 24}, {2, 16, 9}, {2, 3, 5, 7}, {3, 32, 8, 16}, {1, 130, 2, 2}};
   for (const Shape& shape : shapes) {
     for (const DType dtype : kFloating) {
-      for (const Images layout : kImages) {
+      for (const Layout layout : kImages) {
         check_batch_norm(dtype, is_half(dtype) ? float32 : dtype, shape, layout, layout, true, random);
         if (shape.dim() == 4) check_batch_norm(dtype, dtype, shape, layout, kImages[1], false, random);
       }
@@ -159,7 +121,7 @@ TEST_CASE("batch_norm: channels of many values, and many channels") {
   Normal random;
   for (const Shape& shape :
        {Shape{4, 8, 70, 64}, Shape{3, 2, 131, 90}, Shape{2, 1, 100, 100}, Shape{3, 1040}}) {
-    for (const Images layout : {Images::row_major, Images::channels_last}) {
+    for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
       check_batch_norm(float32, float32, shape, layout, layout, true, random);
       check_batch_norm(bfloat16, float32, shape, layout, layout, true, random);
     }
@@ -168,9 +130,9 @@ TEST_CASE("batch_norm: channels of many values, and many channels") {
 
 TEST_CASE("batch_norm: a large mean does no harm, NaN stays in its channel, no values have no mean") {
   Normal random;
-  for (const Images layout : kImages) {
+  for (const Layout layout : kImages) {
     CAPTURE(static_cast<int>(layout));
-    Array x = images(float32, {4, 8, 40, 32}, layout), mean(float32, {8}), var(float32, {8});
+    Array x = array_of(float32, {4, 8, 40, 32}, layout), mean(float32, {8}), var(float32, {8});
     random(x, 1e4, 1);
     on_both([&](const Kernels& table, auto view) {
       table.batch_norm_statistics(view(&mean), view(&var), view(&x));
@@ -185,15 +147,15 @@ TEST_CASE("batch_norm: a large mean does no harm, NaN stays in its channel, no v
     CHECK(mean.agrees(1e-6));
     CHECK(var.agrees(1e-4));
   }
-  check_batch_norm(float32, float32, {0, 3, 4, 4}, Images::row_major, Images::row_major, true, random);
-  check_batch_norm(float32, float32, {2, 0, 4, 4}, Images::row_major, Images::row_major, true, random);
+  check_batch_norm(float32, float32, {0, 3, 4, 4}, Layout::row_major, Layout::row_major, true, random);
+  check_batch_norm(float32, float32, {2, 0, 4, 4}, Layout::row_major, Layout::row_major, true, random);
 }
 
 TEST_CASE("batch_norm_relu_grad: the gradient of the input in the memory of that of the output") {
   Normal random;
-  for (const Images layout : {Images::row_major, Images::channels_last}) {
+  for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
     const Shape shape{2, 16, 6, 8}, channel{16};
-    Array x = images(float16, shape, layout), g = images(float16, shape, layout);
+    Array x = array_of(float16, shape, layout), g = array_of(float16, shape, layout);
     Array mean(float32, channel), invstd(float32, channel), dw(float32, channel), db(float32, channel);
     random(x);
     random(g);

@@ -4,29 +4,12 @@
 #include <limits>
 #include <list>
 
-#include "cuda/kernel_families.h"
 #include "tests/cuda/two_devices.h"
 
 using namespace mezzo;
 using namespace mezzo::cuda;
 
 namespace {
-
-constexpr double inf = std::numeric_limits<double>::infinity();
-constexpr DType kFloating[] = {float64, float32, float16, bfloat16};
-
-const Kernels& device_table() {
-  static const Kernels table = [] {
-    Kernels made;
-    add_optimizers(made);
-    return made;
-  }();
-  return table;
-}
-const Kernels& reference_table() {
-  static const Kernels table = make_reference_kernels();
-  return table;
-}
 
 /// Tensors on both sides. Arithmetic is in double only if `wide`.
 struct Tensors {

@@ -1,6 +1,5 @@
 // CUDA's matrix products and linear maps beside the reference ones.
 #include "cuda/gemm.h"
-#include "cuda/kernel_families.h"
 #include "tensor/cuda_settings.h"
 #include "tensor/error.h"
 #include "tests/cuda/two_devices.h"
@@ -10,24 +9,8 @@ using namespace mezzo::cuda;
 
 namespace {
 
-constexpr DType kFloating[] = {float64, float32, float16, bfloat16};
 constexpr DType kNumbers[] = {float64, float32, float16, bfloat16, int64, int32, uint8};
-constexpr Layout kLayouts[] = {Layout::row_major, Layout::permuted, Layout::spread, Layout::shifted,
-                               Layout::expanded};
 constexpr Layout kOutLayouts[] = {Layout::row_major, Layout::permuted, Layout::spread, Layout::shifted};
-
-const Kernels& device_table() {
-  static const Kernels table = [] {
-    Kernels made;
-    add_matmul(made);
-    return made;
-  }();
-  return table;
-}
-const Kernels& reference_table() {
-  static const Kernels table = make_reference_kernels();
-  return table;
-}
 
 /// Sums of products below 1 are compared to a few roundings, of what they pass through too.
 double tolerance_of(DType dtype) { return is_floating(dtype) ? 4 * precision_of(dtype) : 0; }
@@ -247,7 +230,7 @@ TEST_CASE("linear on CUDA: the sum of many rows") {
 }
 
 TEST_CASE("linear on CUDA: NaN passes the relu forward, and stops backward") {
-  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
   const double values[] = {nan, inf, -inf, 2};
   for (const DType dtype : kFloating) {
     INFO(name_of(dtype));
@@ -271,9 +254,8 @@ TEST_CASE("linear on CUDA: NaN passes the relu forward, and stops backward") {
   }
 }
 
-TEST_CASE("TF32 is off for matrix products and on for convolutions, unless told otherwise") {
+TEST_CASE("TF32 is off for matrix products, unless told otherwise") {
   CHECK_FALSE(tf32_matmul_allowed());
-  CHECK(tf32_convolution_allowed());
   // 1 + 2^-12 is 1 in TF32.
   const double value = 1 + 0x1p-12;
   for (const bool allowed : {false, true}) {

@@ -2,33 +2,12 @@
 #include <limits>
 #include <optional>
 
-#include "cuda/kernel_families.h"
 #include "tests/cuda/two_devices.h"
 
 using namespace mezzo;
 using namespace mezzo::cuda;
 
 namespace {
-
-constexpr double inf = std::numeric_limits<double>::infinity();
-constexpr DType kAll[] = {float64, float32, float16, bfloat16, int64, int32, uint8, bool_};
-constexpr DType kFloating[] = {float64, float32, float16, bfloat16};
-constexpr Layout kLayouts[] = {Layout::row_major, Layout::permuted, Layout::spread, Layout::shifted,
-                               Layout::expanded};
-
-const Kernels& device_table() {
-  static const Kernels table = [] {
-    Kernels made;
-    add_reduce(made);
-    add_softmax(made);
-    return made;
-  }();
-  return table;
-}
-const Kernels& reference_table() {
-  static const Kernels table = make_reference_kernels();
-  return table;
-}
 
 // --- reductions
 

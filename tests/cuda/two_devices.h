@@ -1,4 +1,5 @@
-// Arrays that are on the host and on the device, for tests that compare a CUDA kernel with the reference one.
+// What tests share that compare a CUDA kernel with the reference one: both tables, and arrays that are on the
+// host and on the device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -6,13 +7,23 @@
 
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <random>
 #include <vector>
 
 #include "cuda/context.h"
+#include "tensor/kernels.h"
 #include "tensor/reference/element.h"
 
 namespace mezzo::cuda {
+
+inline constexpr double inf = std::numeric_limits<double>::infinity();
+inline constexpr DType kFloating[] = {float64, float32, float16, bfloat16};
+inline constexpr DType kAll[] = {float64, float32, float16, bfloat16, int64, int32, uint8, bool_};
+
+/// The kernels under test, and those that say what they must compute.
+inline const Kernels& device_table() { return kernels(Device::Type::cuda); }
+inline const Kernels& reference_table() { return kernels(Device::Type::reference); }
 
 /// Elements of any layout, the same on both sides until kernels write to them. The memory goes on a little
 /// behind the last one, which no kernel may change.
@@ -82,10 +93,13 @@ class Array {
 };
 
 /// Layouts that kernels must take: how the memory of a shape is walked.
-enum class Layout { row_major, permuted, spread, shifted, expanded };
+enum class Layout { row_major, permuted, spread, shifted, expanded, channels_last };
+/// Those of any shape.
+inline constexpr Layout kLayouts[] = {Layout::row_major, Layout::permuted, Layout::spread, Layout::shifted,
+                                      Layout::expanded};
 
-/// Strides of `shape` in a layout: dimensions in reverse order, every second element, and for what is only
-/// read, one element repeated along the first dimension.
+/// Strides of `shape` in a layout: dimensions in reverse order, every second element, for what is only read
+/// one element repeated along the first dimension, and for [N, C, ...] channels side by side.
 inline Shape strides_of(const Shape& shape, Layout layout) {
   Shape strides = contiguous_strides(shape);
   if (layout == Layout::permuted) {
@@ -99,6 +113,13 @@ inline Shape strides_of(const Shape& shape, Layout layout) {
     for (int64_t& stride : strides) stride *= 2;
   }
   if (layout == Layout::expanded && shape.dim() > 0) strides[0] = 0;
+  if (layout == Layout::channels_last) {
+    Shape pixels = shape;
+    pixels.erase(1);
+    strides = contiguous_strides(pixels);
+    for (int64_t& stride : strides) stride *= shape[1];
+    strides.insert(1, 1);
+  }
   return strides;
 }
 

@@ -16,6 +16,12 @@ void check_atomic(const volatile T* address, AccessKind kind, const void* return
   emulator::check_access(address, sizeof(T), kind, true, true, return_address);
 }
 
+void* checked_move(void* to, const void* from, std::size_t bytes, const void* return_address) {
+  emulator::check_access(from, bytes, AccessKind::read, false, false, return_address);
+  emulator::check_access(to, bytes, AccessKind::write, false, false, return_address);
+  return memmove(to, from, bytes);
+}
+
 }  // namespace
 
 // The caller of a hook is the kernel.
@@ -66,23 +72,17 @@ void __tsan_write_range(void* address, std::size_t bytes) {
 
 // clang copies structs by memcpy and counts on the library to look at it; later versions call another name.
 void* memcpy(void* to, const void* from, std::size_t bytes) noexcept {
-  emulator::check_access(from, bytes, AccessKind::read, false, false, EMULATOR_CALLER);
-  emulator::check_access(to, bytes, AccessKind::write, false, false, EMULATOR_CALLER);
-  return memmove(to, from, bytes);
+  return checked_move(to, from, bytes, EMULATOR_CALLER);
 }
 void* __tsan_memcpy(void* to, const void* from, std::size_t bytes) {
-  emulator::check_access(from, bytes, AccessKind::read, false, false, EMULATOR_CALLER);
-  emulator::check_access(to, bytes, AccessKind::write, false, false, EMULATOR_CALLER);
-  return memmove(to, from, bytes);
+  return checked_move(to, from, bytes, EMULATOR_CALLER);
 }
 void* __tsan_memset(void* to, int value, std::size_t bytes) {
   emulator::check_access(to, bytes, AccessKind::write, false, false, EMULATOR_CALLER);
   return memset(to, value, bytes);
 }
 void* __tsan_memmove(void* to, const void* from, std::size_t bytes) {
-  emulator::check_access(from, bytes, AccessKind::read, false, false, EMULATOR_CALLER);
-  emulator::check_access(to, bytes, AccessKind::write, false, false, EMULATOR_CALLER);
-  return memmove(to, from, bytes);
+  return checked_move(to, from, bytes, EMULATOR_CALLER);
 }
 
 // The operation itself is left to the hook. Memory orders, which it gets too, are taken as the strongest.

@@ -27,8 +27,6 @@ struct cublasContext {
 
 namespace {
 
-constexpr int kAmpere = 80;  // the first with bfloat16 and TF32
-
 cublasStatus_t refuse_call(cublasStatus_t status, const std::string& reason) {
   print("cuBLAS: " + reason);
   return status;

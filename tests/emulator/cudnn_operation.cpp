@@ -10,8 +10,6 @@ namespace emulator {
 
 namespace {
 
-constexpr int kAmpere = 80;  // the first with bfloat16
-
 std::optional<Type> type_of(const Descriptor& tensor) {
   switch (tensor.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE)) {
     case CUDNN_DATA_FLOAT:

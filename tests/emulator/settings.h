@@ -24,6 +24,8 @@ struct Settings {
 
 Settings& settings();
 
+inline constexpr int kAmpere = 80;  ///< the first architecture with bfloat16 and TF32
+
 /// xorshift64: small, and the same numbers everywhere.
 struct RandomNumbers {
   std::uint64_t state;

@@ -245,7 +245,7 @@ TEST_CASE("errors: memory that no machine has") {
   CHECK_THROWS_AS(rand({n}, {.device = test_device()}), Error);
   const MemoryStats after = memory_stats(test_device());
   CHECK(after.live == before.live);
-  CHECK(after.system_allocations == before.system_allocations);
+  if (caches_memory()) CHECK(after.system_allocations == before.system_allocations);
   (x * x).sum().backward();  // and work goes on
   CHECK(values(x.grad()) == Values{6});
 }
