@@ -56,9 +56,13 @@ struct Training {
 }  // namespace
 
 TEST_CASE("float16 on CUDA beside float16 on the CPU: first gradients and 30 losses within 1 %") {
+  // The CPU's fused blocks round to float16 less often, so that they are nearer to the truth than its plain
+  // layers, by 1 % of a gradient that is nearly cancelled. CUDA's round where the plain layers do.
   Training cpu("cpu", 256), cuda("cuda", 256);
   for (int step = 0; step < 30; ++step) {
+    nn::fusion(false);
     cpu.step();
+    nn::fusion(true);
     cuda.step();
     if (step == 0) {
       const auto here = cpu.net.named_parameters(), there = cuda.net.named_parameters();
