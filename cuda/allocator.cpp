@@ -109,7 +109,7 @@ Allocator::Block* Allocator::new_segment(Pool& pool, size_t size, cudaStream_t s
 /// Cuts a block to `size` if what is left is worth keeping.
 void Allocator::split(Block* block, size_t size) {
   const size_t left = block->size - size;
-  if (left < (block->small ? kStep : kMostSmall)) return;
+  if (!caches || left < (block->small ? kStep : kMostSmall)) return;
   auto* const rest = new Block{block->pool, block->small, block->stream, block->data + size,
                                left,        true,         block,         block->after};
   if (rest->after) rest->after->before = rest;

@@ -44,7 +44,7 @@ template <class A>
 __global__ void find_moments(Channels<1> input, PerChannel first, Moments<typename A::T>* partial) {
   using T = typename A::T;
   T n = 0, mean[A::width] = {}, m2[A::width] = {}, origin[A::width] = {};
-  if (input.column() < input.columns) {
+  if (input.column() < input.columns && input.per_channel > 0) {
     const int64_t c = input.template first_channel<A>();
     for (int i = 0; i < A::width; ++i) origin[i] = origin_of<T>(first, i < A::channels ? c + i : c);
   }

@@ -72,21 +72,22 @@ bool is_skipped(const StepState& state) {
   return state.found_inf.given() && *state.found_inf.as<float>() != 0;
 }
 
-/// A parameter with what its number of steps makes of the options.
-struct AdamParameter : AdamTensors {
+/// What a parameter's number of steps makes of the options.
+struct AdamNumbers {
   double step_size, bias2_sqrt;
 };
 
 /// `decays`: a weight decay that is not 0 has a part in the gradient; 0 times an infinite parameter would be
 /// NaN.
 template <class T, bool amsgrad, bool decays>
-void adam_part(const AdamParameter& tensors, const AdamArgs& args, int64_t begin, int64_t end) {
+void adam_part(const AdamTensors& tensors, const AdamNumbers& numbers, const AdamArgs& args, int64_t begin,
+               int64_t end) {
   const auto sign = static_cast<T>(args.maximize ? -1 : 1), weight_decay = static_cast<T>(args.weight_decay);
   const auto decay = static_cast<T>(args.decoupled ? 1 - *args.state.lr.as<double>() * args.weight_decay : 1);
-  const auto step_size = static_cast<T>(tensors.step_size);
+  const auto step_size = static_cast<T>(numbers.step_size);
   const auto beta2 = static_cast<T>(args.beta2), eps = static_cast<T>(args.eps);
   const auto rest1 = static_cast<T>(1 - args.beta1), rest2 = static_cast<T>(1 - args.beta2);
-  const auto bias2_sqrt = static_cast<T>(tensors.bias2_sqrt);
+  const auto bias2_sqrt = static_cast<T>(numbers.bias2_sqrt);
   const T factor = inverse_of(args.state.loss_scale);
   const std::array<const View*, 5> views{&tensors.param, &tensors.grad, &tensors.exp_avg, &tensors.exp_avg_sq,
                                          &tensors.max_exp_avg_sq};
@@ -111,16 +112,12 @@ void adam_part(const AdamParameter& tensors, const AdamArgs& args, int64_t begin
   });
 }
 
-struct SgdParameter : SgdTensors {
-  bool first;
-};
-
 template <class T, bool with_momentum, bool decays>
-void sgd_part(const SgdParameter& tensors, const SgdArgs& args, int64_t begin, int64_t end) {
+void sgd_part(const SgdTensors& tensors, bool first, const SgdArgs& args, int64_t begin, int64_t end) {
   const auto sign = static_cast<T>(args.maximize ? -1 : 1), weight_decay = static_cast<T>(args.weight_decay);
   const auto lr = static_cast<T>(*args.state.lr.as<double>()), momentum = static_cast<T>(args.momentum);
   const auto fresh = static_cast<T>(1 - args.dampening);
-  const bool first = tensors.first, nesterov = args.nesterov;
+  const bool nesterov = args.nesterov;
   const T factor = inverse_of(args.state.loss_scale);
   const std::array<const View*, 3> views{&tensors.param, &tensors.grad, &tensors.momentum_buffer};
   update<T>(views, begin, end, factor, [&](const std::array<T*, 3>& run, int64_t n) {
@@ -148,19 +145,20 @@ void with_constant(bool value, F&& f) {
 
 void adam(std::span<const AdamTensors> tensors, const AdamArgs& args) {
   if (is_skipped(args.state)) return;
-  PooledVector<AdamParameter> parameters;
-  parameters.reserve(tensors.size());
+  PooledVector<AdamNumbers> numbers;
+  numbers.reserve(tensors.size());
   for (const AdamTensors& x : tensors) {
     const auto t = static_cast<double>(++*x.steps.as<int64_t>());
-    parameters.push_back({x, *args.state.lr.as<double>() / (1 - std::pow(args.beta1, t)),
-                          std::sqrt(1 - std::pow(args.beta2, t))});
+    numbers.push_back({*args.state.lr.as<double>() / (1 - std::pow(args.beta1, t)),
+                       std::sqrt(1 - std::pow(args.beta2, t))});
   }
-  const std::span<const AdamParameter> all(parameters);
-  for_parts(all, elements_of, [&](const AdamParameter& x, int64_t begin, int64_t end) {
+  for_parts(tensors, elements_of, [&](const AdamTensors& x, int64_t begin, int64_t end) {
+    const AdamNumbers& own = numbers[static_cast<size_t>(&x - tensors.data())];
     with_constant(x.max_exp_avg_sq.given(), [&](auto amsgrad) {
       with_constant(args.weight_decay != 0 && !args.decoupled, [&](auto decays) {
         const bool wide = x.param.dtype == DType::float64;
-        (wide ? adam_part<double, amsgrad, decays> : adam_part<float, amsgrad, decays>)(x, args, begin, end);
+        (wide ? adam_part<double, amsgrad, decays> : adam_part<float, amsgrad, decays>)(x, own, args, begin,
+                                                                                        end);
       });
     });
   });
@@ -168,16 +166,17 @@ void adam(std::span<const AdamTensors> tensors, const AdamArgs& args) {
 
 void sgd(std::span<const SgdTensors> tensors, const SgdArgs& args) {
   if (is_skipped(args.state)) return;
-  PooledVector<SgdParameter> parameters;
-  parameters.reserve(tensors.size());
+  PooledVector<char> firsts;  // of flags, one for each parameter
+  firsts.reserve(tensors.size());
   for (const SgdTensors& x : tensors)
-    parameters.push_back({x, x.momentum_buffer.given() && ++*x.steps.as<int64_t>() == 1});
-  const std::span<const SgdParameter> all(parameters);
-  for_parts(all, elements_of, [&](const SgdParameter& x, int64_t begin, int64_t end) {
+    firsts.push_back(x.momentum_buffer.given() && ++*x.steps.as<int64_t>() == 1);
+  for_parts(tensors, elements_of, [&](const SgdTensors& x, int64_t begin, int64_t end) {
+    const bool first = firsts[static_cast<size_t>(&x - tensors.data())] != 0;
     with_constant(x.momentum_buffer.given(), [&](auto momentum) {
       with_constant(args.weight_decay != 0, [&](auto decays) {
         const bool wide = x.param.dtype == DType::float64;
-        (wide ? sgd_part<double, momentum, decays> : sgd_part<float, momentum, decays>)(x, args, begin, end);
+        (wide ? sgd_part<double, momentum, decays> : sgd_part<float, momentum, decays>)(x, first, args, begin,
+                                                                                        end);
       });
     });
   });

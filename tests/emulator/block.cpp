@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "tests/emulator/diagnosis.h"
@@ -27,13 +28,42 @@ bool same_place(const Location& a, const Location& b) {
   return a.line == b.line && std::strcmp(a.file, b.file) == 0;
 }
 
+/// Blocks that no thread has. Never destroyed: while a thread ends, destructors may still wait for its work.
+struct Spare {
+  std::mutex mutex;
+  std::vector<Block*> blocks;
+};
+Spare& spare() {
+  static auto* const all = new Spare;
+  return *all;
+}
+
+constinit thread_local Block* of_thread = nullptr;
+
+/// Lets another thread have the block when this one ends.
+struct Giver {
+  ~Giver() {
+    const std::lock_guard lock(spare().mutex);
+    spare().blocks.push_back(std::exchange(of_thread, nullptr));
+  }
+  void arm() const {}  ///< a thread_local object that is not used is not destroyed
+};
+
 }  // namespace
 
-Block::Block() { use_signal_stack(); }
-
 Block& Block::of_this_thread() {
-  thread_local Block block;
-  return block;
+  if (of_thread) return *of_thread;
+  use_signal_stack();
+  const std::lock_guard lock(spare().mutex);
+  if (spare().blocks.empty()) {
+    of_thread = new Block;
+  } else {
+    of_thread = spare().blocks.back();
+    spare().blocks.pop_back();
+  }
+  thread_local const Giver giver;
+  giver.arm();
+  return *of_thread;
 }
 
 void Block::run(const Launch& launch, std::uint64_t number, const std::vector<uint3>& thread_indices) {

@@ -24,7 +24,6 @@ namespace emulator {
 class Block {
  public:
   static Block& of_this_thread();
-  Block();
 
   /// Runs the block of that number in the grid. `thread_indices` are those of all threads in order.
   void run(const Launch& launch, std::uint64_t number, const std::vector<uint3>& thread_indices);
