@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "autograd/call.h"
+#include "autograd/ops/check.h"
 #include "tensor/tensor_impl.h"
 
 namespace mezzo {
@@ -138,9 +139,7 @@ bool wants_record(Inputs inputs) {
 
 void check_inputs(std::string_view op, Inputs inputs, bool mixes_numbers) {
   if (!inputs.empty() && !inputs[0].defined()) fail(op, "its first operand is undefined");
-  const auto mixes = [&](const Tensor& x) {
-    return mixes_numbers && x.device().type == Device::Type::cpu && x.shape().empty();
-  };
+  const auto mixes = [&](const Tensor& x) { return mixes_numbers && ops::is_cpu_scalar(x); };
   const Tensor* first = nullptr;
   for (const Tensor& x : inputs) {
     if (!x.defined() || x.impl()->is_number) continue;

@@ -5,6 +5,8 @@
 
 namespace mezzo::ops {
 
+bool is_cpu_scalar(const Tensor& x) { return x.device().type == Device::Type::cpu && x.shape().empty(); }
+
 void check_same_dtype(std::string_view op, std::initializer_list<Operand> operands) {
   const Tensor& first = operands.begin()->tensor;
   for (const Operand& operand : operands) {

@@ -8,6 +8,9 @@
 
 namespace mezzo::ops {
 
+/// Whether x is one value in the CPU's memory, which pointwise ops take beside tensors of any device.
+bool is_cpu_scalar(const Tensor& x);
+
 /// Throws Error unless the defined operands have one dtype: products do not promote.
 void check_same_dtype(std::string_view op, std::initializer_list<Operand> operands);
 /// The same, and that dtype must be floating.

@@ -1,4 +1,5 @@
 // The functions of the pointwise rows, and slope, the op that their backward runs.
+#include "autograd/ops/check.h"
 #include "autograd/ops/pointwise_op.h"
 #include "autograd/samples.h"
 #include "tensor/backend.h"
@@ -12,7 +13,7 @@ Device device_of(Inputs in) {
   const Tensor* found = nullptr;
   for (const Tensor& x : in) {
     if (!x.defined() || x.impl()->is_number) continue;
-    if (!found || (found->shape().empty() && found->device().type == Device::Type::cpu)) found = &x;
+    if (!found || is_cpu_scalar(*found)) found = &x;
   }
   if (found) return found->device();
   return in.empty() || !in[0].defined() ? Device() : in[0].device();
@@ -84,7 +85,9 @@ void refuse_bool(std::string_view op, Inputs in) {
 void refuse_values(std::string_view op, pointwise::Refused refused, const Tensor& b) {
   const bool division = refused == pointwise::Refused::zero;
   const Tensor values = b.detach();
-  if (b.numel() == 0 || is_capturing(b.device()) || !any(division ? eq(values, 0) : lt(values, 0)).item<bool>()) return;
+  if (b.numel() == 0 || is_capturing(b.device()) ||
+      !any(division ? eq(values, 0) : lt(values, 0)).item<bool>())
+    return;
   if (division) fail(op, "integer division by zero", {{"divisor", b}});
   fail(op, "an integer to a negative power", {{"exponent", b}}, "convert the base to a floating dtype");
 }
