@@ -159,8 +159,8 @@ def main(a, seconds):
     a.steps = a.steps or (2 if a.emulate else 500)
     a.size = a.size or (8 if a.emulate else 512)
     amps = a.amps or DEFAULT
-    flavour = "_emulated" if a.emulate else ""
-    programs = {name: a.build / "bench" / (name + flavour) for name in ("workloads", "cuda_ops")}
+    names = {"workloads": "workloads_emulated", "cuda_ops": "cuda_ops_emulated"} if a.emulate else {"workloads": "workloads_cuda", "cuda_ops": "cuda_ops"}
+    programs = {name: a.build / "bench" / file for name, file in names.items()}
     build(a, [program.name for program in programs.values()])
     results = Results(a)
     probe = subprocess.run([programs["cuda_ops"], "--probe"], capture_output=True, text=True)

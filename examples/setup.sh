@@ -61,12 +61,15 @@ install_packages() {
   }
 }
 
-# set_up [TARGET...]: from a bare machine or an earlier run to built targets, all of them if none is named.
-set_up() {
+# From a bare machine or an earlier run to a configured build folder.
+configure() {
   install_packages
   if [ ! -f "$build/build.ninja" ]; then
     say "Configuring and building $build: minutes now, seconds from then on"
     CXX=${CXX:-$compiler} quietly meson setup "$build" "$root" ${MEZZO_SETUP:-}
   fi
-  quietly ninja -C "$build" "$@"
+  quietly ninja -C "$build" build.ninja  # as the files say now
 }
+
+# build_targets [TARGET...]: all of them if none is named.
+build_targets() { quietly ninja -C "$build" "$@"; }

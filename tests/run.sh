@@ -6,6 +6,6 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 
 rm -f "$build/meson-logs/testlog.json"
 status=0
-(set -e; set_up ${MEZZO_TARGETS:-}) && meson test -C "$build" --no-rebuild --print-errorlogs "$@" || status=1
+(set -e; configure; build_targets ${MEZZO_TARGETS:-}) && meson test -C "$build" --no-rebuild --print-errorlogs "$@" || status=1
 python3 "$root/tests/summary.py" "$build" || status=1
 exit "$status"

@@ -18,7 +18,7 @@ TOTAL = 470  # seconds
 # The most that a phase takes; what the earlier ones leave of the total is the last one's.
 BUILD, SUITE, SANITIZER = 240, 120, 60
 SKIP, NO_DEVICE = 77, "skipped: no CUDA device"
-TARGETS = ["tests/cuda/cuda_test", "tests/cuda/cuda_kernels_test", "bench/workloads", "bench/cuda_ops"]
+TARGETS = ["tests/cuda/cuda_test", "tests/cuda/cuda_kernels_test", "bench/workloads_cuda", "bench/cuda_ops"]
 # Kernels with shared memory, atomics or edges; a test runs tens of times as long under the sanitizer.
 SANITIZED = ["reductions: long lines*", "softmax: lines longer*", "softmax: infinity*", "layer_norm: many rows*",
              "batch_norm: channels of many*", "scatter_add: more*", "norm and clip: nothing*", "adam: a tensor of several*",

@@ -4,7 +4,8 @@ set -eu
 root=$1
 export MEZZO_BUILD=$2
 here=$(mktemp -d)
-trap 'rm -rf "$here"' EXIT
+touch "$here/start"
+trap 'find "$MEZZO_BUILD/models" -type f -newer "$here/start" -delete; rm -rf "$here"' EXIT
 cd "$here"
 
 fail() {
@@ -27,7 +28,12 @@ while [ "$1" != -f ]; do shift; done
 shift 2
 for package; do [ "$package" = "${MISSING-}" ] || printf '=%s=installed=' "$package"; done
 END
-chmod +x fake/dpkg-query
+cat >fake/ninja <<END
+#!/bin/sh
+echo "\$@" >>$here/built
+exec $(command -v ninja) "\$@"
+END
+chmod +x fake/dpkg-query fake/ninja
 path=$here/fake:$PATH
 
 # Names and errors.
@@ -56,10 +62,10 @@ END
 run 7 model.cpp "a file"
 [ "$(cat out)" = 0first ] || fail "stdout is not the program's"
 [ "$(cat 'a file')" = first ] || fail "the path was not the caller's"
+contains built "-C $MEZZO_BUILD model"
 
 # Compiled again only if something changed, be it a header.
 program=$(echo "$MEZZO_BUILD"/models/model-*[0-9])
-trap 'rm -rf "$here" "$program" "$program.d"' EXIT
 touch -d '1 hour' "$program"
 before=$(stat -c %Y "$program")
 run 7 model.cpp x
@@ -67,6 +73,26 @@ run 7 model.cpp x
 touch -d '2 hours' answer.h
 run 7 model.cpp x
 [ "$(stat -c %Y "$program")" != "$before" ] || fail "a changed header was not noticed"
+
+# CUDA is built for those who name it, where there is a toolkit; the emulator where there are headers.
+sed 's/"cpu"/"cuda"/' model.cpp >cuda_model.cpp
+backend=
+[ ! -f "$MEZZO_BUILD/examples/compile_cuda" ] || backend=_cuda
+run 7 cuda_model.cpp x
+[ "$(tail -n 1 built)" = "-C $MEZZO_BUILD model$backend" ] || fail "not built with '$backend'"
+run 7 model.cpp "a word about cuda"
+[ "$(tail -n 1 built)" = "-C $MEZZO_BUILD model$backend" ] || fail "not built with '$backend'"
+if [ -f "$MEZZO_BUILD/examples/compile_emulated" ]; then
+  sed 's/Device("cpu").index/device_count()/' model.cpp >emulated_model.cpp
+  run 7 emulated_model.cpp "a file" --emulate
+  [ "$(cat out)" = 1first ] || fail "no emulated device"
+  contains err "CUDA is emulated"
+  run 0 06_cuda_graph --emulate
+  contains out "2 steps and 10 times a graph"
+else
+  run 1 model.cpp x --emulate
+  contains err "this build has no emulator"
+fi
 
 echo 'int main( {' >broken.cpp
 run 1 broken.cpp
