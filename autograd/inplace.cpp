@@ -197,7 +197,7 @@ Tensor& Tensor::uniform_(double low, double high) {
   if (!(low <= high))
     fail("uniform_", text("the range [", low, ", ", high, ") is empty"), {{"tensor", *this}});
   return overwrite("uniform_", *this, [&](const View& out) {
-    kernels(device()).uniform(out, default_generator().take(numel()), low, high);
+    kernels(device()).uniform(out, default_generator().take(numel(), device()), low, high);
   });
 }
 
@@ -205,7 +205,7 @@ Tensor& Tensor::normal_(double mean, double std) {
   ops::check_floating("normal_", {{"tensor", *this}});
   if (!(std >= 0)) fail("normal_", text("the standard deviation ", std, " is negative"), {{"tensor", *this}});
   return overwrite("normal_", *this, [&](const View& out) {
-    kernels(device()).normal(out, default_generator().take(numel()), mean, std);
+    kernels(device()).normal(out, default_generator().take(numel(), device()), mean, std);
   });
 }
 

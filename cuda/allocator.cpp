@@ -61,10 +61,12 @@ bool Allocator::Fit::operator()(const Block* a, const Block* b) const {
 void* Allocator::allocate(size_t bytes, cudaStream_t stream) {
   const size_t size = block_size(bytes);
   const std::lock_guard lock(mutex_);
+  collect(false);
   Pool& pool = capturing_ && stream == capturing_ ? pools_.at(last_pool_) : main_;
   Block* block = find_free(pool, size, stream);
   if (!block) block = new_segment(pool, size, stream);
   if (!block && !capturing_) {
+    collect(true);
     give_back(main_);
     block = new_segment(pool, size, stream);
   }
@@ -125,8 +127,48 @@ void Allocator::release(void* data) noexcept {
   Block* const block = found->second;
   live_.erase(found);
   stats_.live -= block->size;
+  try {
+    if (auto uses = uses_of(block); !uses.empty()) {
+      stats_.cached += block->size;
+      waiting_.push_back({block, std::move(uses)});
+      return;
+    }
+  } catch (const Error&) {  // the device has failed, and will not use it any more
+  }
   put_back(block);
   forget_dropped_pools();
+}
+
+void Allocator::record_stream(void* data, cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  live_.at(data)->other_streams.push_back(stream);
+}
+
+/// Points behind the work by now on the streams that use a block besides its own.
+std::vector<std::unique_ptr<Event>> Allocator::uses_of(Block* block) const {
+  std::vector<std::unique_ptr<Event>> uses;
+  if (block->other_streams.empty()) return uses;
+  const int before = context().device();
+  select(device_);
+  for (cudaStream_t stream : std::exchange(block->other_streams, {}))
+    uses.push_back(std::make_unique<Event>(stream));
+  select(before);
+  return uses;
+}
+
+/// Makes those blocks free whose uses are over, or waits for all of them. A capture forbids to ask.
+void Allocator::collect(bool wait) {
+  while (!waiting_.empty() && !capturing_) {
+    Waiting& first = waiting_.front();
+    for (const auto& use : first.uses) {
+      if (wait) use->synchronize();
+      if (!use->is_over()) return;
+    }
+    Block* const block = first.block;
+    waiting_.pop_front();
+    stats_.cached -= block->size;
+    put_back(block);
+  }
 }
 
 /// Makes a block free, and one with its free neighbours; or lets a graph hold it that may know it.
@@ -194,6 +236,7 @@ void Allocator::reset_peak() {
 
 void Allocator::empty() {
   const std::lock_guard lock(mutex_);
+  collect(true);
   give_back(main_);
 }
 
@@ -231,7 +274,8 @@ void Allocator::forget_dropped_pools() {
 Allocator& allocator(int device) {
   static auto* const allocators = [] {
     auto* const all = new std::vector<std::unique_ptr<Allocator>>;
-    for (int i = 0; i < std::max(1, devices().count); ++i) all->push_back(std::make_unique<Allocator>(i));
+    for (size_t i = 0; i < std::max<size_t>(1, devices().cards.size()); ++i)
+      all->push_back(std::make_unique<Allocator>(static_cast<int>(i)));
     return all;
   }();
   return *(*allocators)[static_cast<size_t>(device)];

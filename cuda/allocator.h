@@ -3,7 +3,7 @@
 //
 // Memory comes from the device in segments, which are cut into blocks. A block belongs to the stream that it
 // was first given to. Releasing it makes it free at once for later work of that stream, which is ordered
-// after what still uses it.
+// after what still uses it. A block that other streams use too is free once their work is done.
 //
 // A captured graph works in the same memory at each replay: what it allocated comes from a pool of its own,
 // and what else was there when it was captured stays out of use while the graph lives, also once it is
@@ -18,12 +18,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <unordered_map>
 #include <vector>
 
+#include "cuda/event.h"
 #include "tensor/storage.h"
 
 namespace mezzo::cuda {
@@ -37,6 +40,9 @@ class Allocator {
   /// free segments back; during a capture it has none but what the device has left.
   void* allocate(size_t bytes, cudaStream_t stream);
   void release(void* data) noexcept;
+  /// Work on `stream`, not the one that the memory was allocated for, uses it: once it is released, it waits
+  /// for what has been asked for there by then.
+  void record_stream(void* data, cudaStream_t stream);
 
   MemoryStats stats();
   void reset_peak();
@@ -62,6 +68,12 @@ class Allocator {
     bool free = false;
     Block *before = nullptr, *after = nullptr;
     uint64_t serial = 0;  ///< of its allocation: later ones have higher numbers
+    std::vector<cudaStream_t> other_streams{};
+  };
+  /// A released block, and the work of other streams that it waits for.
+  struct Waiting {
+    Block* block;
+    std::vector<std::unique_ptr<Event>> uses;
   };
   /// By stream, the smallest first: the first that is large enough fits best.
   struct Fit {
@@ -85,6 +97,8 @@ class Allocator {
   Block* new_segment(Pool& pool, size_t size, cudaStream_t stream);
   void split(Block* block, size_t size);
   void put_back(Block* block);
+  std::vector<std::unique_ptr<Event>> uses_of(Block* block) const;
+  void collect(bool wait);
   void absorb(Block* block, Block* neighbour);
   void give_back(Pool& pool);
   void forget_dropped_pools();
@@ -97,6 +111,7 @@ class Allocator {
   std::map<int, GraphPool> pools_;
   int last_pool_ = 0;
   uint64_t last_serial_ = 0;
+  std::deque<Waiting> waiting_;       ///< the oldest first
   cudaStream_t capturing_ = nullptr;  ///< the stream that is captured, if one is
   MemoryStats stats_;
 };

@@ -132,9 +132,9 @@ View rows_of(const View& view) { return dimensions(view, 0, view.shape.dim() - 1
 
 /// A block for each row, with a thread for each key up to 256.
 Grid grid_of_rows(int64_t rows, int64_t keys) {
-  constexpr int64_t kMostBlocks = 132 * 32, kMostWarps = 8;
+  constexpr int64_t kMostWarps = 8;
   const int64_t warps = std::clamp<int64_t>(divide_up(keys, kWarp), 1, kMostWarps);
-  return {dim3(static_cast<unsigned>(std::min(rows, kMostBlocks))),
+  return {dim3(static_cast<unsigned>(std::min(rows, blocks_of_device(32)))),
           dim3(kWarp * static_cast<unsigned>(warps))};
 }
 

@@ -58,17 +58,18 @@ struct Channels {
     if (packed) pack(width);
   }
 
-  /// Slices of the rows (gridDim.y) and strips of columns (gridDim.x), in a way that the views alone decide.
+  /// Slices of the rows (gridDim.y) and strips of columns (gridDim.x), in a way that views and device alone
+  /// decide.
   Grid grid() const {
-    constexpr int64_t kMostBlocks = 132 * 8, kRows = 2;  // a thread has at least kRows, where there are many
+    constexpr int64_t kRows = 2;  // a thread has at least as many, where there are many
     const auto power_above = [](int64_t i) {
       return static_cast<unsigned>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(i, kThreads))));
     };
     const unsigned across = abreast ? std::min(kWarp, power_above(columns)) : 1;
     const unsigned down = std::clamp(power_above(rows.count), kWarp / across, kThreads / across);
     const int64_t strips = divide_up(columns, across), share = kRows * down;
-    const int64_t slices =
-        std::clamp<int64_t>(divide_up(rows.count, share), 1, std::max<int64_t>(1, kMostBlocks / strips));
+    const int64_t most = std::max<int64_t>(1, blocks_of_device(8) / strips);
+    const int64_t slices = std::clamp<int64_t>(divide_up(rows.count, share), 1, most);
     return {dim3(static_cast<unsigned>(strips), static_cast<unsigned>(slices)), dim3(across, down)};
   }
 

@@ -21,10 +21,12 @@ thread_local std::vector<std::unique_ptr<Context>> contexts;  // of the thread, 
 
 /// cuBLAS's own default is what PyTorch found too small to be reproducible; NVIDIA's manual names 32 MiB for
 /// Hopper and 4 MiB for the cards before it.
-size_t blas_workspace_bytes(int device) {
-  int major = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for the device");
-  return size_t{major >= 9 ? 32u : 4u} << 20;
+size_t blas_workspace_bytes(const Card& card) { return size_t{card.capability >= 90 ? 32u : 4u} << 20; }
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device), "asking for the device");
+  return value;
 }
 
 std::string version(int number) { return text(number / 1000, '.', number % 1000 / 10); }
@@ -45,11 +47,15 @@ std::string why_none(cudaError_t status) {
 const Devices& devices() {
   static const Devices found = [] {
     Devices result;
-    const cudaError_t status = cudaGetDeviceCount(&result.count);
-    if (status == cudaSuccess && result.count > 0) return result;
-    static_cast<void>(cudaGetLastError());
-    result.count = 0;
-    result.absence = why_none(status);
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess) static_cast<void>(cudaGetLastError());
+    if (status != cudaSuccess || count == 0) result.absence = why_none(status);
+    for (int i = 0; i < (status == cudaSuccess ? count : 0); ++i) {
+      result.cards.push_back({10 * attribute(cudaDevAttrComputeCapabilityMajor, i) +
+                                  attribute(cudaDevAttrComputeCapabilityMinor, i),
+                              attribute(cudaDevAttrMultiProcessorCount, i)});
+    }
     return result;
   }();
   return found;
@@ -99,7 +105,7 @@ cublasHandle_t Context::blas() {
     // Setting the stream takes the workspace away, and one belongs to a stream as other memory does.
     check(cublasSetStream(blas_, now), "giving cuBLAS a stream");
     if (void* const old = std::exchange(workspace_, nullptr)) allocator(device_).release(old);
-    const size_t bytes = blas_workspace_bytes(device_);
+    const size_t bytes = blas_workspace_bytes(card());
     workspace_ = allocator(device_).allocate(bytes, now);
     check(cublasSetWorkspace(blas_, workspace_, bytes), "giving cuBLAS a workspace");
     blas_stream_ = now;
@@ -130,31 +136,43 @@ void select(int device) {
   current_device = device;
 }
 
-cudaStream_t main_stream(int device) {
-  struct Made {
+namespace {
+
+/// Of a device, for all threads.
+struct SharedStreams {
+  cudaStream_t main = nullptr, uploads = nullptr;
+};
+
+const SharedStreams& shared_streams(int device) {
+  struct Made : SharedStreams {
     std::once_flag once;
-    cudaStream_t stream = nullptr;
   };
   // Never destroyed: threads may outlive main.
-  static auto* const streams = new std::vector<Made>(static_cast<size_t>(devices().count));
+  static auto* const streams = new std::vector<Made>(devices().cards.size());
   Made& made = (*streams)[static_cast<size_t>(device)];
   // At the device's first use: a stream takes a good deal of its memory. Not the default stream, which would
   // wait for all others.
   std::call_once(made.once, [&] {
     const int before = current_device;
     select(device);
-    check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "making a stream");
+    for (cudaStream_t* stream : {&made.main, &made.uploads})
+      check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream");
     select(before);
   });
-  return made.stream;
+  return made;
 }
+
+}  // namespace
+
+cudaStream_t main_stream(int device) { return shared_streams(device).main; }
+cudaStream_t upload_stream(int device) { return shared_streams(device).uploads; }
 
 StreamGuard::StreamGuard(cudaStream_t stream)
     : context_(context()), outer_(context_.exchange_stream(stream)) {}
 StreamGuard::~StreamGuard() { context_.exchange_stream(outer_); }
 
-Scratch::Scratch(size_t bytes)
-    : device_(context().device()), data_(allocator(device_).allocate(bytes, context().stream())) {}
+Scratch::Scratch(size_t bytes, cudaStream_t stream)
+    : device_(context().device()), data_(allocator(device_).allocate(bytes, stream)) {}
 Scratch::~Scratch() { allocator(device_).release(data_); }
 
 void finish_launch(cudaError_t status, cudaStream_t stream) {

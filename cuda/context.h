@@ -9,12 +9,18 @@
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace mezzo::cuda {
 
+/// What the work for a device depends on.
+struct Card {
+  int capability = 0;  ///< ten times the major part of its compute capability plus the minor one
+  int multiprocessors = 0;
+};
 /// The CUDA devices of this machine; with none, `absence` says why. Looked for once.
 struct Devices {
-  int count = 0;
+  std::vector<Card> cards;
   std::string absence;
 };
 const Devices& devices();
@@ -72,11 +78,15 @@ class Context {
 
 /// That of the calling thread on the device that it works on, 0 to begin with.
 Context& context();
+/// The device that the calling thread works on.
+inline const Card& card() { return devices().cards[static_cast<size_t>(context().device())]; }
 /// Makes `device` the one that the calling thread works on. A program that calls cudaSetDevice besides has to
 /// set it back before it calls mezzo.
 void select(int device);
 /// The stream of a device that all threads share.
 cudaStream_t main_stream(int device);
+/// Another one, shared too, on which data comes from the CPU while the device works.
+cudaStream_t upload_stream(int device);
 
 /// Puts another stream under the calling thread's kernels while it lives.
 class StreamGuard {
@@ -95,7 +105,8 @@ class StreamGuard {
 /// later work of the same stream, as soon as the call has been put on it.
 class Scratch {
  public:
-  explicit Scratch(size_t bytes);
+  explicit Scratch(size_t bytes) : Scratch(bytes, context().stream()) {}
+  Scratch(size_t bytes, cudaStream_t stream);
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cuda/allocator.h"
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/event.h"
@@ -14,17 +15,25 @@ namespace mezzo::cuda {
 
 namespace {
 
-/// From the CPU: staged, so that the source may change once this returns.
+/// From the CPU: staged, so that the source may change once this returns. The bytes cross the bus while the
+/// device still does what was asked for before, to memory of their own there: the next batch arrives during
+/// a step, and this thread does not wait for staging memory that stands behind the step's kernels.
 void upload(std::byte* to, const std::byte* from, size_t bytes) {
   Context& own = context();
   refuse_in_capture("a copy from the CPU", "make the tensor before the capture");
+  const cudaStream_t arrival = upload_stream(own.device());
   for (size_t at = 0; at < bytes; at += Staging::kBytes) {
     const size_t part = std::min(Staging::kBytes, bytes - at);
     void* const staged = own.staging().next();
     std::memcpy(staged, from + at, part);
-    check(cudaMemcpyAsync(to + at, staged, part, cudaMemcpyHostToDevice, own.stream()),
+    const Scratch landed(part, arrival);
+    check(cudaMemcpyAsync(landed.data(), staged, part, cudaMemcpyHostToDevice, arrival),
           "a copy to the device");
-    own.staging().used_by(own.stream());
+    own.staging().used_by(arrival);
+    Event(arrival).wait_on(own.stream());
+    allocator(own.device()).record_stream(landed.data(), own.stream());
+    check(cudaMemcpyAsync(to + at, landed.data(), part, cudaMemcpyDeviceToDevice, own.stream()),
+          "a copy on the device");
   }
 }
 

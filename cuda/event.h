@@ -22,6 +22,16 @@ class Event {
   void wait_on(cudaStream_t stream) const {
     check(cudaStreamWaitEvent(stream, event_, 0), "waiting for an event");
   }
+  /// Whether the work is done.
+  bool is_over() const {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaSuccess) return true;
+    static_cast<void>(cudaGetLastError());  // an answer, but also kept as an error
+    if (status != cudaErrorNotReady) check(status, "asking for an event");
+    return false;
+  }
+  /// Waits, on the CPU.
+  void synchronize() const { check(cudaEventSynchronize(event_), "waiting for an event"); }
 
  private:
   cudaEvent_t event_ = nullptr;

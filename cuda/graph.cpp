@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -15,14 +16,17 @@ namespace mezzo::cuda {
 
 namespace {
 
+std::atomic<uint64_t> last_number = 0;
+
 /// A graph that can be launched, and the memory that it works in.
 struct Recording {
   int device;
+  uint64_t number;
   int pool = 0;
   cudaGraphExec_t graph = nullptr;
   std::vector<std::function<void()>> writes{};  ///< before each replay
 
-  explicit Recording(int device) : device(device) {}
+  explicit Recording(int device) : device(device), number(++last_number) {}
   ~Recording() {
     if (graph) cudaGraphExecDestroy(graph);
     if (pool) allocator(device).drop_pool(pool);
@@ -108,10 +112,12 @@ void replay(int device, void* recording) {
   check(cudaGraphLaunch(known.graph, context().stream()), "replaying a graph");
 }
 
-bool is_capturing(int device) { return capturing && capturing->device == device; }
+uint64_t capture_number(int device) {
+  return capturing && capturing->device == device ? capturing->number : 0;
+}
 
 void at_replay(int device, std::function<void()> write) {
-  if (is_capturing(device)) capturing->writes.push_back(std::move(write));
+  if (capture_number(device)) capturing->writes.push_back(std::move(write));
 }
 
 void refuse_in_capture(std::string_view what, std::string_view hint) {

@@ -1,16 +1,17 @@
 // Captured work: what tensor/cuda_graph.h offers, by CUDA's graphs.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
 
 namespace mezzo::cuda {
 
-/// Backend::record, replay, is_capturing and at_replay.
+/// Backend::record, replay, capture and at_replay.
 std::shared_ptr<void> record(int device, const std::function<void()>& step);
 void replay(int device, void* recording);
-bool is_capturing(int device);
+uint64_t capture_number(int device);
 void at_replay(int device, std::function<void()> write);
 
 /// Throws Error if the calling thread's work is being captured: `what` cannot be.

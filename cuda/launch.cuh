@@ -33,12 +33,14 @@ struct Grid {
 /// a / b, rounded up.
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// One thread for each of `items`, in blocks of `threads`, but no more blocks than fill a large device:
-/// kernels step through what is left by the number of threads of the grid (`grid_stride`).
+/// Blocks that fill the device, `each` on a multiprocessor.
+inline int64_t blocks_of_device(int each) { return int64_t{card().multiprocessors} * each; }
+
+/// One thread for each of `items`, in blocks of `threads`, but no more blocks than fill the device: kernels
+/// step through what is left by the number of threads of the grid (`grid_stride`).
 inline Grid grid_for(int64_t items, unsigned threads = 256) {
-  constexpr int64_t kMostBlocks = 132 * 16;
-  const int64_t blocks = divide_up(items, threads);
-  return {dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, kMostBlocks))), dim3(threads)};
+  const int64_t blocks = std::clamp<int64_t>(divide_up(items, threads), 1, blocks_of_device(16));
+  return {dim3(static_cast<unsigned>(blocks)), dim3(threads)};
 }
 
 /// The first item of the calling thread, and the step to its next one.

@@ -62,8 +62,7 @@ void layer_norm(const View& out, const View& mean, const View& rstd, const View&
   const Rows<2, 2> views({input, out, mean, rstd, weight, bias},
                          row_dims(input, mean, weight.given() ? weight : bias));
   views.with_access([&]<class A>(A) {
-    constexpr int64_t kMostBlocks = 132 * 32;
-    const Grid grid{dim3(static_cast<unsigned>(std::min(views.rows.count, kMostBlocks))),
+    const Grid grid{dim3(static_cast<unsigned>(std::min(views.rows.count, blocks_of_device(32)))),
                     dim3(views.threads())};
     launch(normalise<A>, grid, views, eps);
   });
@@ -146,9 +145,9 @@ void layer_norm_grad(const View& grad_input, const View& grad_weight, const View
                         grad_weight.shape.dim());
   views.with_access([&]<class A>(A) {
     // Few enough for the sums of all to be a part of what is read.
-    constexpr int64_t kMostBlocks = 132 * 6, kLeastRows = 4, kSharedBytes = 48 * 1024 - 1024;
+    constexpr int64_t kLeastRows = 4, kSharedBytes = 48 * 1024 - 1024;
     const auto blocks =
-        static_cast<unsigned>(std::clamp<int64_t>(views.rows.count / kLeastRows, 1, kMostBlocks));
+        static_cast<unsigned>(std::clamp<int64_t>(views.rows.count / kLeastRows, 1, blocks_of_device(6)));
     const Partial<GradientSums<typename A::T>> partial(blocks, views.columns.count);
     const size_t bytes = static_cast<size_t>(views.columns.count) * sizeof(GradientSums<typename A::T>);
     const bool shared = bytes <= kSharedBytes;

@@ -161,15 +161,16 @@ auto sum_chunk_of(bool relu) {
   return relu ? sum_chunk<E, T, true, width, kRowThreads> : sum_chunk<E, T, false, width, kRowThreads>;
 }
 
-/// Reads each element once, in about kBlocks blocks; sums of their chunks, which are few, are added up by a
-/// second launch.
+/// Reads each element once, in four blocks a multiprocessor; sums of their chunks, which are few, are added
+/// up by a second launch.
 template <class E>
 void sum_of_rows_as(const View& sums, const View& passed, const View& grad_out, const View& out) {
   using T = Compute<E>;
-  constexpr int64_t kBlocks = 528, kBlockColumns = 256, kFewRows = 64;
+  constexpr int64_t kBlockColumns = 256, kFewRows = 64;
   const int64_t rows = grad_out.shape[0], columns = grad_out.shape[1];
   const int64_t most = std::max<int64_t>(1, rows / kFewRows);
-  const int64_t chunks = std::clamp<int64_t>(kBlocks / divide_up(columns, kBlockColumns), 1, most);
+  const int64_t chunks =
+      std::clamp<int64_t>(blocks_of_device(4) / divide_up(columns, kBlockColumns), 1, most);
   const auto grid = [&](int64_t width, int64_t chunks_of_rows, int row_threads) {
     return Grid{dim3(static_cast<unsigned>(divide_up(columns, kColumnThreads * width)),
                      static_cast<unsigned>(chunks_of_rows)),

@@ -3,7 +3,6 @@
 
 #include "cuda/copy.h"
 #include "cuda/element.cuh"
-#include "cuda/graph.h"
 #include "cuda/kernel_families.h"
 #include "cuda/views.h"
 #include "tensor/random_values.h"
@@ -33,6 +32,7 @@ template <class E, class T, class Distribution>
 __global__ void __launch_bounds__(256)
     draw(int64_t count, E* out, PhiloxState state, const __grid_constant__ Distribution distribution) {
   constexpr int64_t n = kDrawsPerBlock<T>;
+  if (state.origin) state = {state.origin[0], state.origin[1] + state.offset};
   for (int64_t block = first_item(); block * n < count; block += grid_stride()) {
     T numbers[n];
     numbers_of(distribution, draws_of_block<T>(state, block), numbers);
@@ -45,7 +45,6 @@ template <class Make>
 void fill(const View& out, PhiloxState state, Make make) {
   const int64_t count = out.numel();
   if (count == 0) return;
-  refuse_in_capture("drawing random numbers", "each replay would draw the same");
   std::optional<ScratchTensor> moved;
   const bool direct = has_strides(out, contiguous_strides(out.shape));
   const View& array = direct ? out : moved.emplace(out.dtype, out.shape).view();

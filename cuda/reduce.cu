@@ -143,8 +143,9 @@ Packs take_packs(Folding& f, bool abreast) {
 
 /// Threads and blocks, once it is known what an element of the walks is.
 void deal(Folding& f, bool abreast) {
-  constexpr int64_t kBusy = 132 * 1024;  // threads that keep a large device busy
-  constexpr int64_t kBlocks = kBusy / kFoldThreads, kSteps = 8;
+  constexpr int64_t kSteps = 8;
+  const int64_t busy = blocks_of_device(1) * 1024;  // threads that keep the device so
+  const int64_t blocks = busy / kFoldThreads;
   const int64_t n = f.reduced.count, lines = f.lines.count;
   if (abreast) {
     // A warp reads neighbouring lines; threads that these do not need share the elements.
@@ -154,12 +155,12 @@ void deal(Folding& f, bool abreast) {
   } else {
     // Some elements for each thread, neighbours enough for whole sectors, and more threads if lines are few.
     unsigned members = std::max(power_of_2_from(n / 4, kFoldThreads), power_of_2_from(n, 8));
-    while (members < kFoldThreads && members < n && lines * members < kBusy) members *= 2;
+    while (members < kFoldThreads && members < n && lines * members < busy) members *= 2;
     f.team = {members, kFoldThreads / members, false};
   }
   f.groups = divide_up(lines, f.team.lines);
-  const int64_t most_parts = n / (f.team.members * kSteps), wanted = divide_up(kBlocks, f.groups);
-  f.parts = f.groups >= kBlocks ? 1 : std::max<int64_t>(1, std::min(most_parts, wanted));
+  const int64_t most_parts = n / (f.team.members * kSteps), wanted = divide_up(blocks, f.groups);
+  f.parts = f.groups >= blocks ? 1 : std::max<int64_t>(1, std::min(most_parts, wanted));
   f.part_size = divide_up(n, f.parts);
 }
 

@@ -29,13 +29,6 @@ bool is_memory(const void* data, int index) {
          attributes.type == cudaMemoryTypeManaged;
 }
 
-int capability(int index) {
-  int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index), "asking for the device");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index), "asking for the device");
-  return 10 * major + minor;
-}
-
 void empty_cache(int index) {
   refuse_in_capture("emptying the cache", "");
   select(index);
@@ -44,17 +37,17 @@ void empty_cache(int index) {
 
 const Backend* make_backend() {
   static Backend backend;
-  backend.count = devices().count;
+  backend.count = static_cast<int>(devices().cards.size());
   backend.absence = devices().absence;
   backend.select = &select;
   backend.allocate = &allocate;
   backend.release = [](void* data, int index) { allocator(index).release(data); };
   backend.is_memory = &is_memory;
   backend.copy = &copy_bytes;
-  backend.capability = &capability;
+  backend.capability = [](int index) { return devices().cards[static_cast<size_t>(index)].capability; };
   backend.record = &record;
   backend.replay = &replay;
-  backend.is_capturing = &is_capturing;
+  backend.capture = &capture_number;
   backend.at_replay = &at_replay;
   backend.synchronize = &synchronize;
   backend.memory_stats = [](int index) { return allocator(index).stats(); };

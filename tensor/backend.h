@@ -36,8 +36,9 @@ struct Backend {
   /// Records the work that `step` asks for, instead of doing it, and does it: cuda::Graph.
   std::shared_ptr<void> (*record)(int index, const std::function<void()>& step) = nullptr;
   void (*replay)(int index, void* recording) = nullptr;
-  /// Whether the calling thread's work on the device is being captured: recorded in a graph, not run.
-  bool (*is_capturing)(int index) = nullptr;
+  /// The number, no two alike, of the capture of the calling thread's work on the device: recorded in a
+  /// graph, not run. 0 if it is not captured.
+  uint64_t (*capture)(int index) = nullptr;
   /// While capturing: `write` runs before each replay of the graph, for what the host may change in between.
   void (*at_replay)(int index, std::function<void()> write) = nullptr;
   /// Waits for the work of all threads on the device.
@@ -61,9 +62,11 @@ const Backend& backend(const Device& device);
 /// Whether tensors of the device are in the CPU's memory.
 inline bool in_host_memory(const Device& device) { return device.type != Device::Type::cuda; }
 
-/// Whether work on the device is being captured, so that no value is known: of the CPU's memory never.
-inline bool is_capturing(const Device& device) {
-  return !in_host_memory(device) && backend(device).is_capturing(device.index);
+/// Whether work on the device is being captured, so that no value is known, and the capture's number, or 0:
+/// of the CPU's memory never.
+inline uint64_t capture_on(const Device& device) {
+  return in_host_memory(device) ? 0 : backend(device).capture(device.index);
 }
+inline bool is_capturing(const Device& device) { return capture_on(device) != 0; }
 
 }  // namespace mezzo

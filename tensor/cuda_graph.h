@@ -11,9 +11,10 @@
 //
 // Each replay works on the same memory: what the step read stands in the tensors that it read, what it made
 // in the tensors that were there at its end. Numbers of the CPU's are part of the recording, but for learning
-// rates: those that the optimizer's options have when it is replayed. What the recording needs to be replayed
-// is refused by name if it is missing: reading a value on the CPU (item, nonzero, skipped), random numbers,
-// an optimizer's first step. Positions and labels are not checked in it.
+// rates: those that the optimizer's options have when it is replayed; and a replay draws random numbers of
+// its own, those that the step would draw. What cannot be replayed is refused by name: reading a value on the
+// CPU (item, nonzero, skipped), a copy from there, an optimizer's first step. Positions and labels are not
+// checked in it.
 #pragma once
 
 #include <functional>

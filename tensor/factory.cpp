@@ -25,12 +25,12 @@ Tensor make(const Shape& shape, const TensorOptions& options, DType default_dtyp
 }
 
 Tensor filled_uniform(Tensor x) {
-  kernels(x.device()).uniform(x.view_of_memory(), default_generator().take(x.numel()), 0, 1);
+  kernels(x.device()).uniform(x.view_of_memory(), default_generator().take(x.numel(), x.device()), 0, 1);
   return x;
 }
 
 Tensor filled_normal(Tensor x) {
-  kernels(x.device()).normal(x.view_of_memory(), default_generator().take(x.numel()), 0, 1);
+  kernels(x.device()).normal(x.view_of_memory(), default_generator().take(x.numel(), x.device()), 0, 1);
   return x;
 }
 
@@ -155,9 +155,9 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
   const Tensor fractions = empty(shape, {.dtype = float64, .device = options.device}),
                cut = empty_like(fractions, int64);
   const Kernels& table = kernels(x.device());
-  table.uniform(fractions.view_of_memory(), default_generator().take(x.numel()), 0, span);
+  table.uniform(fractions.view_of_memory(), default_generator().take(x.numel(), x.device()), 0, span);
   table.copy(cut.view_of_memory(), fractions.view_of_memory());
-  const Tensor lowest = Tensor(low).to(x.device()).expand(shape);
+  const Tensor lowest = full({}, low, {.dtype = int64, .device = options.device}).expand(shape);
   const std::array<View, 2> sum{cut.view_of_memory(), lowest.view_of_memory()};
   table.pointwise[pointwise::index<pointwise::Add>].value(int64, x.view_of_memory(), sum);
   return finish(x, options);

@@ -68,9 +68,11 @@ struct AttentionOperands {
   bool is_causal;
 };
 
-/// Counter-based random numbers: element i is drawn from block i / 4 after `offset` of the stream `seed`.
+/// Counter-based random numbers: element i is drawn from block i / 4 after `offset` of the stream `seed`. In
+/// a captured graph `origin` is where the device finds the seed and what the offset is counted from.
 struct PhiloxState {
   uint64_t seed = 0, offset = 0;
+  const uint64_t* origin = nullptr;
 };
 
 /// What changes from step to step lies on the device, so that a captured step can be replayed: `lr` is 0-d

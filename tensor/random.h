@@ -22,6 +22,9 @@ class Generator {
   void set_offset(uint64_t offset);
   /// Reserves the numbers for `elements` elements and returns where they begin.
   PhiloxState take(int64_t elements);
+  /// For a kernel of `device`: if it is captured in a graph, each replay reserves numbers of its own, as the
+  /// same work would outside of it.
+  PhiloxState take(int64_t elements, const Device& device);
 
  private:
   struct State;

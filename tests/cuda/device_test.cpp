@@ -50,6 +50,17 @@ TEST_CASE("to(cuda) and back: layouts, dtypes, sizes beyond a part of the stagin
   CHECK(near.sum().item<double>() == 66);
 }
 
+TEST_CASE("a batch is copied over the last one, which a step still reads") {
+  Tensor host = empty({3, 1 << 19}), batch = empty({3, 1 << 19}, {.device = "cuda"});  // three parts of 2 MiB
+  std::vector<Tensor> sums;
+  for (int i = 0; i < 6; ++i) {
+    host.fill_(i);
+    batch.copy_(host);
+    sums.push_back(batch.amax(1) + batch.amin(1));
+  }
+  for (int i = 0; i < 6; ++i) CHECK(values(sums[static_cast<size_t>(i)]) == Values(3, 2. * i));
+}
+
 TEST_CASE("a gradient comes back over the device's border") {
   Tensor x = leaf({1, 2, 3}).cpu().detach().requires_grad_();
   (x.cuda() * 2).sum().backward();
