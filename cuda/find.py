@@ -1,8 +1,8 @@
 """Finds the CUDA toolkit, cuBLAS and cuDNN: for meson.build, which has no way to look where Python's packages put them.
 
 `find.py TOOLKIT`, a folder or nothing, prints a line `name=path` for each of nvcc, include (the toolkit's headers),
-cublas_include, cudnn_include, and the libraries cudart, cublas, cudnn, those that are found. Nothing here is run. Of
-several cuDNNs the newest is taken, and none that is older than CUDNN.
+cublas_include, cudnn_include, and the libraries cudart, cublas, cudnn, those that are found, and version, the toolkit's.
+Nothing here is run. No toolkit is taken that is older than CUDART; of several cuDNNs the newest, and none older than CUDNN.
 """
 import glob
 import os
@@ -12,6 +12,7 @@ import shutil
 import site
 import sys
 
+CUDART = 12000  # as CUDART_VERSION counts
 CUDNN = (9, 8)
 
 
@@ -52,11 +53,20 @@ def header(name):
     return [f"{folder}/{name}" for folder in ("include", "targets/*/include")]
 
 
+def defined(macro, path):
+    """The number that a header defines a macro as; 0 if there is no header."""
+    text = pathlib.Path(path).read_text(errors="replace") if path else ""
+    return int(number[1]) if (number := re.search(rf"#define {macro}\s+(\d+)", text)) else 0
+
+
+def is_old_toolkit(folder):
+    path = first(header("cuda_runtime_api.h"), [folder])
+    return path and defined("CUDART_VERSION", path) < CUDART
+
+
 def cudnn_version(folder):
-    """Of the headers in a folder; (0, 0) if there are none."""
     path = first(header("cudnn_version.h"), [folder])
-    text = pathlib.Path(path).read_text() if path else ""
-    return tuple(int(number[1]) if (number := re.search(rf"#define CUDNN_{part} (\d+)", text)) else 0 for part in ("MAJOR", "MINOR"))
+    return tuple(defined(f"CUDNN_{part}", path) for part in ("MAJOR", "MINOR"))
 
 
 def cudnn(folders):
@@ -66,21 +76,23 @@ def cudnn(folders):
     return sorted(enough, key=lambda folder: (first(library("cudnn"), [folder]) is None, [-part for part in versions[folder]]))
 
 
-def main():
-    toolkit = list(roots(sys.argv[1] if len(sys.argv) > 1 else ""))
-    everywhere = toolkit + list(packages())
-    of_cudnn = cudnn(list(dict.fromkeys(everywhere)))
+def find(folders):
+    """Names and paths of what is in the folders."""
+    new = [folder for folder in folders if not is_old_toolkit(folder)]
+    of_cudnn = cudnn(folders)
     found = {
-        "nvcc": first(["bin/nvcc"], everywhere),
-        "include": first(header("cuda_runtime_api.h"), everywhere),
-        "cublas_include": first(header("cublas_v2.h"), everywhere),
+        "nvcc": first(["bin/nvcc"], new),
+        "include": first(header("cuda_runtime_api.h"), new),
+        "cublas_include": first(header("cublas_v2.h"), new),
         "cudnn_include": first(header("cudnn.h"), of_cudnn),
-        **{name: first(library(name), everywhere) for name in ("cudart", "cublas")},
+        **{name: first(library(name), new) for name in ("cudart", "cublas")},
         "cudnn": first(library("cudnn"), of_cudnn),
     }
-    for name, path in found.items():
-        if path:
-            print(f"{name}={os.path.dirname(path) if 'include' in name else path}")
+    version = defined("CUDART_VERSION", found["include"])
+    return {name: os.path.dirname(path) if "include" in name else path for name, path in found.items() if path} | {"version": version}
 
 
-main()
+if __name__ == "__main__":
+    everywhere = dict.fromkeys([*roots(sys.argv[1] if len(sys.argv) > 1 else ""), *packages()])
+    for name, what in find(list(everywhere)).items():
+        print(f"{name}={what}")
