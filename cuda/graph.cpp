@@ -54,7 +54,8 @@ class Capture {
     begun_ = cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal);
   }
   ~Capture() {
-    if (capturing) static_cast<void>(end());
+    if (!capturing) return;
+    if (const cudaGraph_t graph = end()) cudaGraphDestroy(graph);
   }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;

@@ -75,9 +75,9 @@ __global__ void __launch_bounds__(kSortThreads) sort_positions(const SortedScatt
     const int first = static_cast<int>(group - piece), i = first + lane;
     int64_t place[3];
     s.lists.places(list, place);
-    const auto key = [&](int k) {  // those that do not exist come last
+    const auto key = [&](int k) {  // those that do not exist come last; one more is a number too
       return k < length ? static_cast<int32_t>(index[place[0] + (piece + k) * s.step.index])
-                        : std::numeric_limits<int32_t>::max();
+                        : std::numeric_limits<int32_t>::max() - 1;
     };
     const int32_t mine = key(i);
     int32_t rank = 0;
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kSortThreads) sort_positions(const SortedScatt
       s.order[to] = i;
       s.positions[to] = mine;
     }
-    __syncthreads();  // the next elements may write
+    // The ranks of the next elements are written behind the barriers of their tiles.
   }
 }
 

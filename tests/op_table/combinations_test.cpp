@@ -193,7 +193,7 @@ void run_floating(Table& table, OpId id, const Sample& sample) {
   for (DType dtype : kFloating) {
     CAPTURE(name_of(dtype));
     const Tensors plain = converted(sample.inputs, dtype, test_device());
-    for (const Layout& layout : layouts()) {
+    for (const OperandLayout& layout : layouts()) {
       CAPTURE(layout.name);
       Tensors all = plain;
       int arranged = 0;

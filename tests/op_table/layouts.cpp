@@ -54,8 +54,8 @@ Tensor in_channels_last(const Tensor& x) {
 
 }  // namespace
 
-const std::vector<Layout>& layouts() {
-  static const std::vector<Layout> all = {
+const std::vector<OperandLayout>& layouts() {
+  static const std::vector<OperandLayout> all = {
       {"contiguous", contiguous},   {"strided", strided},        {"transposed", transposed},
       {"expanded", expanded_first}, {"expanded", expanded_last}, {"channels-last", in_channels_last},
   };

@@ -11,11 +11,11 @@ namespace mezzo {
 
 /// A kind of memory layout. `arrange` returns a tensor that lies so, undefined if x cannot (or if that is no
 /// other layout than x's own). An expanded tensor repeats a part of x, so its values differ.
-struct Layout {
+struct OperandLayout {
   std::string_view name;
   Tensor (*arrange)(const Tensor& x);
 };
-const std::vector<Layout>& layouts();
+const std::vector<OperandLayout>& layouts();
 
 /// Elements, `kind` "empty" or "0-d", that some samples have instead of a layout.
 bool has_kind(std::string_view kind, const Tensors& inputs, const Tensors& outputs);
