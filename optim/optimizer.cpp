@@ -125,6 +125,7 @@ void load_state(const std::function<void(StateVisitor&)>& visit, const StateDict
 Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(parameters)), id_(next_id()) {
   if (parameters_.empty()) fail("Optimizer", "got an empty parameter list");
   std::unordered_set<const TensorImpl*> seen;
+  std::unordered_set<const void*> memory;
   for (const Tensor& parameter : parameters_) {
     if (!parameter.defined()) fail("Optimizer", "a parameter is undefined");
     if (!parameter.is_leaf())
@@ -133,6 +134,11 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(par
       fail("Optimizer", "a parameter must be floating", {{"parameter", parameter}});
     if (!seen.insert(parameter.impl()).second) {
       fail("Optimizer", "a parameter is listed twice, or in two groups", {{"parameter", parameter}});
+    }
+    // Parameters are updated side by side.
+    if (parameter.numel() > 0 && !memory.insert(parameter.view_of_memory().data).second) {
+      fail("Optimizer", "a parameter shares its memory with another", {{"parameter", parameter}},
+           "let one tensor be the parameter in both places");
     }
   }
 }

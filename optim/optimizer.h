@@ -53,7 +53,8 @@ void load_state(const std::function<void(StateVisitor&)>& visit, const StateDict
 
 class Optimizer {
  public:
-  /// Throws Error for an empty list, a tensor that is no leaf or not floating, and one that is listed twice.
+  /// Throws Error for an empty list, a tensor that is no leaf or not floating, and one that is listed twice
+  /// or shares its memory with another.
   explicit Optimizer(std::vector<Tensor> parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;

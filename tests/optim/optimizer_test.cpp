@@ -197,6 +197,11 @@ TEST_CASE("optimizers: what cannot be optimized is refused") {
   CHECK(error_text([&] {
           Adam(std::vector<optim::Group<AdamOptions>>{{{p}, {}}, {{q, p}, {}}});
         }).find(twice) == 0);
+  CHECK(error_text([&] {
+          SGD({p, p.detach().requires_grad_()}, {});
+        }).find("Optimizer: a parameter shares its memory with another; parameter [1] float64 ") == 0);
+  const Tensor none = leaf({}), none_either = leaf({});
+  CHECK_NOTHROW(SGD({none, none_either}, {}));
 }
 
 TEST_CASE("optimizers: options outside their range are refused") {
