@@ -145,14 +145,11 @@ void Allocator::record_stream(void* data, cudaStream_t stream) {
 }
 
 /// Points behind the work by now on the streams that use a block besides its own.
-std::vector<std::unique_ptr<Event>> Allocator::uses_of(Block* block) const {
-  std::vector<std::unique_ptr<Event>> uses;
+std::list<Event> Allocator::uses_of(Block* block) const {
+  std::list<Event> uses;
   if (block->other_streams.empty()) return uses;
-  const int before = context().device();
-  select(device_);
-  for (cudaStream_t stream : std::exchange(block->other_streams, {}))
-    uses.push_back(std::make_unique<Event>(stream));
-  select(before);
+  const DeviceGuard guard(device_);
+  for (cudaStream_t stream : std::exchange(block->other_streams, {})) uses.emplace_back(stream);
   return uses;
 }
 
@@ -160,9 +157,9 @@ std::vector<std::unique_ptr<Event>> Allocator::uses_of(Block* block) const {
 void Allocator::collect(bool wait) {
   while (!waiting_.empty() && !capturing_) {
     Waiting& first = waiting_.front();
-    for (const auto& use : first.uses) {
-      if (wait) use->synchronize();
-      if (!use->is_over()) return;
+    for (const Event& use : first.uses) {
+      if (wait) use.synchronize();
+      if (!use.is_over()) return;
     }
     Block* const block = first.block;
     waiting_.pop_front();

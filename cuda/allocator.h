@@ -19,8 +19,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -73,7 +73,7 @@ class Allocator {
   /// A released block, and the work of other streams that it waits for.
   struct Waiting {
     Block* block;
-    std::vector<std::unique_ptr<Event>> uses;
+    std::list<Event> uses;
   };
   /// By stream, the smallest first: the first that is large enough fits best.
   struct Fit {
@@ -97,7 +97,7 @@ class Allocator {
   Block* new_segment(Pool& pool, size_t size, cudaStream_t stream);
   void split(Block* block, size_t size);
   void put_back(Block* block);
-  std::vector<std::unique_ptr<Event>> uses_of(Block* block) const;
+  std::list<Event> uses_of(Block* block) const;
   void collect(bool wait);
   void absorb(Block* block, Block* neighbour);
   void give_back(Pool& pool);

@@ -49,9 +49,12 @@ const Devices& devices() {
     Devices result;
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
-    if (status != cudaSuccess) static_cast<void>(cudaGetLastError());
-    if (status != cudaSuccess || count == 0) result.absence = why_none(status);
-    for (int i = 0; i < (status == cudaSuccess ? count : 0); ++i) {
+    if (status != cudaSuccess || count == 0) {
+      static_cast<void>(cudaGetLastError());
+      result.absence = why_none(status);
+      return result;
+    }
+    for (int i = 0; i < count; ++i) {
       result.cards.push_back({10 * attribute(cudaDevAttrComputeCapabilityMajor, i) +
                                   attribute(cudaDevAttrComputeCapabilityMinor, i),
                               attribute(cudaDevAttrMultiProcessorCount, i)});
@@ -136,6 +139,13 @@ void select(int device) {
   current_device = device;
 }
 
+DeviceGuard::DeviceGuard(int device) : outer_(current_device) { select(device); }
+DeviceGuard::~DeviceGuard() {
+  if (outer_ == current_device) return;
+  static_cast<void>(cudaSetDevice(outer_));  // which may speak of earlier work
+  current_device = outer_;
+}
+
 namespace {
 
 /// Of a device, for all threads.
@@ -153,11 +163,9 @@ const SharedStreams& shared_streams(int device) {
   // At the device's first use: a stream takes a good deal of its memory. Not the default stream, which would
   // wait for all others.
   std::call_once(made.once, [&] {
-    const int before = current_device;
-    select(device);
+    const DeviceGuard guard(device);
     for (cudaStream_t* stream : {&made.main, &made.uploads})
       check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream");
-    select(before);
   });
   return made;
 }

@@ -83,6 +83,18 @@ inline const Card& card() { return devices().cards[static_cast<size_t>(context()
 /// Makes `device` the one that the calling thread works on. A program that calls cudaSetDevice besides has to
 /// set it back before it calls mezzo.
 void select(int device);
+/// Selects a device while it lives, and then the one before, also where the first has failed.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int outer_;
+};
+
 /// The stream of a device that all threads share.
 cudaStream_t main_stream(int device);
 /// Another one, shared too, on which data comes from the CPU while the device works.

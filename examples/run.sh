@@ -32,6 +32,7 @@ choose_backend() {
   case "$*" in *cuda*) backend=_cuda ;; esac
   [ -z "$emulated" ] || backend=$emulated
   configure
+  [ -z "$backend" ] || build_targets build.ninja  # what there is to choose from, as the files say now
   [ ! -f "$build/examples/compile$backend" ] || return 0
   if [ -n "$emulated" ]; then
     say "run.sh: this build has no emulator: it needs the headers of CUDA, cuBLAS and cuDNN"
@@ -86,6 +87,7 @@ case $name in
       say "run.sh: there is no example '$name'. Examples:" && list_examples >&2
       exit 2
     fi
+    case " $* " in *" --check "*) say "run.sh: --check goes with --emulate" && exit 2 ;; esac
     choose_backend "$name" "$@"
     build_targets "examples/$name$backend"
     program=$build/examples/$name$backend

@@ -68,7 +68,6 @@ configure() {
     say "Configuring and building $build: minutes now, seconds from then on"
     CXX=${CXX:-$compiler} quietly meson setup "$build" "$root" ${MEZZO_SETUP:-}
   fi
-  quietly ninja -C "$build" build.ninja  # as the files say now
 }
 
 # build_targets [TARGET...]: all of them if none is named.

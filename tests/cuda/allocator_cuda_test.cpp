@@ -3,14 +3,14 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <string_view>
 #include <vector>
 
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/event.h"
+#include "tests/support.h"
 
+using namespace mezzo;
 using namespace mezzo::cuda;
 
 TEST_CASE("memory that another stream uses comes back when that stream is done with it") {
@@ -37,10 +37,8 @@ TEST_CASE("memory that another stream uses comes back when that stream is done w
   CHECK(bytes == std::vector<unsigned char>(kBytes, 1));
 
   // Nobody uses it any more: it is free for the next, if memory is kept at all.
-  const char* const setting = std::getenv("MEZZO_CUDA_CACHE");
-  const bool keeps = !setting || std::string_view(setting) != "0";
   const size_t asked = memory.stats().system_allocations;
   void* const third = memory.allocate(kBytes, own);
-  CHECK(memory.stats().system_allocations == asked + (keeps ? 0 : 1));
+  CHECK(memory.stats().system_allocations == asked + (caches_memory() ? 0 : 1));
   for (void* data : {out, second, third}) memory.release(data);
 }

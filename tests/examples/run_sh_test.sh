@@ -41,6 +41,8 @@ run 0
 contains out "Examples:"
 run 2 no_such_example
 contains err "no example 'no_such_example'"
+run 2 01_tensor --check
+contains err "--check goes with --emulate"
 run 2 no_such_file.cpp
 contains err "no file no_such_file.cpp"
 
