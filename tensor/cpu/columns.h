@@ -66,6 +66,8 @@ class Columns {
   }
   /// Distance of neighbouring columns of a strip in view v.
   int64_t column_stride(int v) const { return columns_.stride(v); }
+  /// Distance of the rows in which pieces lie, in view v.
+  int64_t row_stride(int v) const { return rows_.stride(v); }
   /// Distance of neighbouring elements of a piece in view v.
   int64_t stride(int v) const { return strides_[static_cast<size_t>(v)]; }
 

@@ -138,19 +138,76 @@ void for_lanes(int64_t lanes, int64_t n, F&& f) {
   }
 }
 
-/// largest[j]: of the column that lane j belongs to, NaN if that holds one.
+/// f(i, j, m) for vectors of m elements i of a piece, whose lanes are those from j on.
+template <class T, class F>
+void for_lane_vectors(int64_t lanes, int64_t n, F&& f) {
+  for (int64_t i = 0; i < n; i += lanes)
+    for_vectors<T>(0, std::min(lanes, n - i), [&](int, int64_t j, int64_t m) { f(i + j, j, m); });
+}
+
+/// How far ahead of an element of a piece to fetch, in elements: some rows, since those of a strip lie in
+/// pages of their own, where the processor does not look ahead. 0 for a piece that was copied.
+int64_t distance_ahead(const Columns& columns, int v, bool copied) {
+  constexpr int64_t kRows = 4;
+  return copied ? 0 : kRows * columns.row_stride(v);
+}
+
+/// largest[j]: of the column that lane j belongs to, NaN if that holds one; sum[j]: of e^(x - largest[j])
+/// over that column. In one reading of memory: what has been added up is scaled down when a larger element
+/// comes, which is seldom.
 template <class T>
-void find_largest(const Columns& columns, int64_t strip, const View& in, T* largest) {
+void measure(const Columns& columns, int64_t strip, const View& in, T* largest, T* sum) {
+  using V = Vec<T>;
+  constexpr T lowest = -std::numeric_limits<T>::infinity();
   const int64_t width = columns.width(strip), lanes = columns.lanes(strip);
   const auto larger = [](T a, T b) { return ((b > a) | (b != b)) ? b : a; };
-  std::fill_n(largest, lanes, -std::numeric_limits<T>::infinity());
-  for_strip(columns, strip, [&](const Columns::Offsets& at, int64_t n) {
-    T buffer[kChunk];
-    const T* x = read_run(in, at[0], columns.stride(0), n, buffer);
+  // What exponents are counted from; as long as a lane has seen nothing above -infinity, that is not it.
+  T shift[kChunk], factor[kChunk];
+  double total[kChunk];
+  std::fill_n(largest, lanes, lowest);
+  std::fill_n(shift, lanes, T(0));
+  std::fill_n(total, lanes, 0.0);
+  const auto raise_to = [&](const T* x, int64_t n) {
     for_lanes(lanes, n, [&](int64_t i, int64_t j) { largest[j] = larger(largest[j], x[i]); });
-  });
+    for (int64_t j = 0; j < lanes; ++j) {
+      const T next = largest[j] == lowest ? T(0) : largest[j];
+      factor[j] = shift[j] - next;
+      shift[j] = next;
+    }
+    exponentiate(factor, lanes);
+    for (int64_t j = 0; j < lanes; ++j) {
+      sum[j] = sum[j] == 0 ? T(0) : sum[j] * factor[j];
+      total[j] = total[j] == 0 ? 0 : total[j] * static_cast<double>(factor[j]);
+    }
+  };
+  for (int64_t block = 0; block < columns.blocks(); ++block) {
+    std::fill_n(sum, lanes, T(0));
+    columns.for_pieces(strip, block, [&](const Columns::Offsets& at, int64_t n, int64_t) {
+      T buffer[kChunk];
+      const T* x = read_run(in, at[0], columns.stride(0), n, buffer);
+      const int64_t ahead = distance_ahead(columns, 0, x == buffer);
+      int rises = 0;
+      for (int64_t i = 0; i < n; i += lanes) {
+        const int64_t m = std::min(lanes, n - i);
+#pragma omp simd reduction(| : rises)
+        for (int64_t j = 0; j < m; ++j) rises |= !(x[i + j] <= largest[j]);
+      }
+      if (rises) raise_to(x, n);
+      for_lane_vectors<T>(lanes, n, [&](int64_t i, int64_t j, int64_t m) {
+        __builtin_prefetch(x + i + ahead);
+        const V e = exp(V::load(x + i, m, 0) - V::load(shift + j, m, 0));
+        (V::load(sum + j, m, 0) + e).store(sum + j, m);
+      });
+    });
+    for (int64_t j = 0; j < lanes; ++j) total[j] += static_cast<double>(sum[j]);
+  }
   fold_lanes(largest, lanes, width, larger);
   repeat_lanes(largest, lanes, width);
+  for (int64_t j = 0; j < lanes; ++j)
+    total[j] = largest[j] == lowest ? 0 : total[j] * std::exp(static_cast<double>(shift[j] - largest[j]));
+  fold_lanes(total, lanes, width, std::plus<double>());
+  for (int64_t j = 0; j < width; ++j) sum[j] = static_cast<T>(total[j]);
+  repeat_lanes(sum, lanes, width);
 }
 
 /// sums[j]: of the column that lane j belongs to, over the terms that terms(offsets, n, buffer) returns for a
@@ -176,34 +233,27 @@ void add_up(const Columns& columns, int64_t strip, T* sums, Terms&& terms) {
 
 template <class T>
 void softmax_as(const View& out, const View& in, int dim, bool log) {
+  using V = Vec<T>;
   const std::array<const View*, 2> views{&in, &out};
   const Columns columns = lines_along(views, dim);
   if (columns.are_lines()) return softmax_lines<T>(columns, out, in, log);
   columns.for_strips([&](int64_t strip) {
     const int64_t lanes = columns.lanes(strip);
     T largest[kChunk], sum[kChunk];
-    find_largest(columns, strip, in, largest);
-    const auto shifted = [&](const Columns::Offsets& at, int64_t n, T* result) {
-      T buffer[kChunk];
-      const T* x = read_run(in, at[0], columns.stride(0), n, buffer);
-      for_lanes(lanes, n, [&](int64_t i, int64_t j) { result[i] = x[i] - largest[j]; });
-      if (!log) exponentiate(result, n);
-    };
-    add_up(columns, strip, sum, [&](const Columns::Offsets& at, int64_t n, T* term) {
-      if (!log) term = write_run(out, at[1], columns.stride(1), n, term);
-      shifted(at, n, term);
-      if (log) exponentiate(term, n);
-      return term;
-    });
+    measure(columns, strip, in, largest, sum);
     for (int64_t j = 0; j < lanes; ++j) sum[j] = log ? std::log(sum[j]) : T(1) / sum[j];
     for_strip(columns, strip, [&](const Columns::Offsets& at, int64_t n) {
-      T buffer[kChunk];
+      T x_buffer[kChunk], buffer[kChunk];
+      const T* x = read_run(in, at[0], columns.stride(0), n, x_buffer);
       T* y = write_run(out, at[1], columns.stride(1), n, buffer);
-      if (log || y == buffer) shifted(at, n, y);  // else the exponentials are there already
-      if (log)
-        for_lanes(lanes, n, [&](int64_t i, int64_t j) { y[i] -= sum[j]; });
-      else
-        for_lanes(lanes, n, [&](int64_t i, int64_t j) { y[i] *= sum[j]; });
+      const int64_t ahead = distance_ahead(columns, 0, x == x_buffer),
+                    ahead_out = distance_ahead(columns, 1, y == buffer);
+      for_lane_vectors<T>(lanes, n, [&](int64_t i, int64_t j, int64_t m) {
+        __builtin_prefetch(x + i + ahead);
+        __builtin_prefetch(y + i + ahead_out, 1);
+        const V shifted = V::load(x + i, m, 0) - V::load(largest + j, m, 0), scale = V::load(sum + j, m, 0);
+        (log ? shifted - scale : exp(shifted) * scale).store(y + i, m);
+      });
       write_back(out, at[1], columns.stride(1), n, y);
     });
   });

@@ -81,6 +81,22 @@ TEST_CASE("pointwise: second derivatives stay finite where an exponential does n
   CHECK(second([](const Tensor& x) { return pow(x, 2); }, -3) == 2);  // log(-3) has no part in it
 }
 
+TEST_CASE("exp: within two units of the last place of float32, over all that it has a result for") {
+  const Tensor x = arange(-110, 95, 1.0 / 512, {.dtype = float32, .device = test_device()});
+  const Values at = values(x), results = values(exp(x));
+  const double largest = std::numeric_limits<float>::max(), normal = std::numeric_limits<float>::min();
+  int64_t wrong = -1;
+  for (size_t i = 0; i < at.size() && wrong < 0; ++i) {
+    const double expected = std::exp(at[i]);
+    // Some processors' libraries make 0 of what is below the normal numbers.
+    const double allowed = expected < normal ? normal : 2 * std::numeric_limits<float>::epsilon() * expected;
+    if (expected > largest ? results[i] != kInfinity : !(std::abs(results[i] - expected) <= allowed))
+      wrong = static_cast<int64_t>(i);
+  }
+  CAPTURE(wrong < 0 ? 0 : at[static_cast<size_t>(wrong)]);
+  CHECK(wrong == -1);
+}
+
 TEST_CASE("clamp: bounds that share an equal value share its gradient; a bound is needed") {
   const Tensor x = leaf({1}), low = leaf({1}), high = leaf({1});
   clamp(x, low, high).backward(make({1}));

@@ -1,5 +1,5 @@
-// The softmax kernels of the CPU beside the naive ones: layouts, dtypes, lengths of lines, NaN and infinities,
-// numbers of threads; and what the ops refuse.
+// The softmax kernels of the CPU beside the naive ones: layouts, dtypes, lengths of lines, NaN and
+// infinities, numbers of threads; and what the ops refuse.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -121,6 +121,56 @@ TEST_CASE("softmax kernels: NaN and infinities come out as from the naive ones, 
             CAPTURE(log);
             CHECK(agree);
           }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("softmax kernels: columns side by side, whatever comes first in them") {
+  constexpr double inf = std::numeric_limits<double>::infinity(),
+                   nan = std::numeric_limits<double>::quiet_NaN();
+  constexpr int64_t rows = 600;
+  const auto element = [](int64_t kind, int64_t row) -> double {
+    switch (kind) {
+      case 0:
+        return static_cast<double>(row) / 8;  // each is the largest so far
+      case 1:
+        return row < 300 ? -1000 : 1000;  // nothing is left of the first half
+      case 2:
+        return row < 300 ? 1000 : -1000;  // nor, here, of the second
+      case 3:
+        return row < 300 ? -inf : -1000.0 + static_cast<double>(row) / 128;
+      case 4:
+        return row == 599 ? 0 : -inf;
+      case 5:
+        return -inf;
+      case 6:
+        return row == 301 ? nan : static_cast<double>(row % 7);
+      case 7:
+        return row == 0 ? nan : -inf;
+      case 8:
+        return row == 301 ? inf : static_cast<double>(row % 7);
+      default:
+        return -static_cast<double>(row % 13);
+    }
+  };
+  for (const DType dtype : {float64, float32, bfloat16}) {
+    for (const int64_t width : {1, 3, 20, 515}) {
+      Elements x(dtype, {rows, width}), y(dtype, {rows, width}), expected(dtype, {rows, width});
+      for (int64_t first = 0; first < 10; first += width < 10 ? width : 10) {
+        x.fill([&](int64_t i) { return element((first + i % width) % 10, i / width); });
+        for (const bool log : {false, true}) {
+          table(false).softmax(y.view(), x.view(), 0, log);
+          table(true).softmax(expected.view(), x.view(), 0, log);
+          int64_t wrong = -1;
+          for (int64_t i = 0; i < x.numel() && wrong < 0; ++i)
+            if (!near(y[i], expected[i], 8 * epsilon(dtype) * (1 + std::abs(expected[i])))) wrong = i;
+          CAPTURE(name_of(dtype));
+          CAPTURE(width);
+          CAPTURE(first);
+          CAPTURE(log);
+          CHECK(wrong == -1);
         }
       }
     }
