@@ -32,23 +32,25 @@ int64_t batches_of(const View& view) {
   return batches;
 }
 
-/// A block of rows in scratch memory, a left operand or a result of products.
+/// A block of rows, a left operand or a result of products: in scratch memory, or those of a view where they
+/// lie.
 template <class T>
 class Block {
  public:
   Block(int64_t most_rows, int64_t columns)
       : columns_(columns),
         size_(Tile<T>::size_in_rows(most_rows, columns)),
-        memory_(static_cast<size_t>(size_) * sizeof(T)) {}
+        memory_(static_cast<size_t>(size_) * sizeof(T)),
+        tile_(own()) {}
 
-  Tile<T> tile() const { return Tile<T>::in_rows(memory_.template as<T>(), columns_); }
+  Tile<T> tile() const { return tile_; }
   /// Rows from `first` on.
   Tile<T> rows_from(int64_t first) const {
     Tile<T> rows = tile();
     rows.data = row(first);
     return rows;
   }
-  T* row(int64_t i) const { return tile().at(i, 0); }
+  T* row(int64_t i) const { return tile_.at(i, 0); }
   int64_t columns() const { return columns_; }
   void fill(T value) const { std::fill_n(row(0), size_, value); }
   void scale(int64_t rows, double factor) const {
@@ -59,8 +61,18 @@ class Block {
     }
   }
 
-  /// Rows [first, first + rows) of matrix `batch` of a view.
-  void read(const View& view, int64_t batch, int64_t first, int64_t rows) const {
+  /// From now on rows [first, first + rows) of matrix `batch` of a view, to be read: where they lie if they
+  /// are whole blocks of T, else a copy.
+  void read(const View& view, int64_t batch, int64_t first, int64_t rows) {
+    T* lines = rows % Tile<T>::kRows == 0
+                   ? memory_run<T>(view, offset(view, batch, first), stride(view, 1), columns_)
+                   : nullptr;
+    if (!lines) return copy(view, batch, first, rows);
+    tile_ = {lines, stride(view, 2), Tile<T>::kWidth, columns_};
+  }
+  /// The same, to be changed.
+  void copy(const View& view, int64_t batch, int64_t first, int64_t rows) {
+    tile_ = own();
     for (int64_t i = 0; i < rows; ++i)
       load_run(row(i), address(view, offset(view, batch, first + i)), view.dtype, stride(view, 1), columns_);
   }
@@ -83,8 +95,11 @@ class Block {
   }
 
  private:
+  Tile<T> own() const { return Tile<T>::in_rows(memory_.template as<T>(), columns_); }
+
   int64_t columns_, size_;
   Scratch memory_;
+  Tile<T> tile_;
 };
 
 /// The first rows of matrix `batch` of each view, which blocks will read next.
@@ -190,7 +205,7 @@ class Forward {
   void run(const View& out, const View& lse, int64_t batch, int64_t first, int64_t queries,
            const Ahead& ahead) {
     ahead_ = ahead;
-    query_.read(in_.query, batch, first, queries);
+    query_.copy(in_.query, batch, first, queries);
     query_.scale(queries, in_.scale);
     out_.fill(0);
     std::fill_n(largest_, queries, kHidden<T>);
@@ -229,7 +244,8 @@ class Forward {
   }
 
   const AttentionOperands& in_;
-  const Block<T> query_, key_, value_, out_, lse_;
+  Block<T> query_, key_, value_;
+  const Block<T> out_, lse_;
   const Packed<T> packed_;
   const Scores<T> scores_;
   Ahead ahead_;
@@ -278,7 +294,7 @@ class Backward {
     grad_value_.fill(0);
     for (int64_t first = 0; first < size_at(lse, 2); first += kQueries) {
       const int64_t queries = std::min(kQueries, size_at(lse, 2) - first);
-      query_.read(in_.query, batch, first, queries);
+      query_.copy(in_.query, batch, first, queries);
       query_.scale(queries, in_.scale);
       grad_out_.read(grad_out, batch, first, queries);
       out_.read(out, batch, first, queries);
@@ -319,7 +335,8 @@ class Backward {
   }
 
   const AttentionOperands& in_;
-  const Block<T> query_, key_, value_, grad_out_, out_, lse_, grad_query_, grad_key_, grad_value_;
+  Block<T> query_, key_, value_, grad_out_, out_, lse_;
+  const Block<T> grad_query_, grad_key_, grad_value_;
   const Packed<T> packed_;
   const Scores<T> weights_, slopes_;
   Ahead ahead_;

@@ -27,8 +27,9 @@ class PanelProducts {
       parallel_for(count, 1 + kParallelElements * count / std::max<int64_t>(1, O_ * C_), f);
     };
     if (use.forward) {
-      in_parts(Tile<T>::panels(O_),
-               [&](int64_t begin, int64_t end) { put_transposed(forward_weight(), lines, C_, C_, begin, end); });
+      in_parts(Tile<T>::panels(O_), [&](int64_t begin, int64_t end) {
+        put_transposed(forward_weight(), lines, C_, C_, begin, end);
+      });
     }
     if (use.input_grad) {
       in_parts(O_, [&](int64_t begin, int64_t end) {
@@ -107,19 +108,22 @@ class PanelProducts {
             weight_grad_is_transposed() ? Tile<T>::size_in_panels(C_, O_) : Tile<T>::size_in_panels(O_, C_)};
   }
   void finish_weight_grad(const View& out, const Partials<T>& partials, int64_t chunks) const {
-    add_up_rows<T>(out, chunks, [&](int64_t chunk, int64_t o, int64_t first, int64_t n, T* sums) {
-      const Tile<T> part = weight_grad(partials.at(chunk));
-      constexpr int64_t W = Tile<T>::kWidth;
-      static_assert(kChunk % W == 0);
-      if (weight_grad_is_transposed()) {
-        for (int64_t c = 0; c < n; ++c) sums[c] += part.at(first + c, o / W)[o % W];
-        return;
-      }
-      for (int64_t c = 0; c < n; c += W) {
-        const T* from = part.at(o, (first + c) / W);
-        for (int64_t j = 0; j < std::min(W, n - c); ++j) sums[c + j] += from[j];
-      }
-    });
+    constexpr int64_t W = Tile<T>::kWidth;
+    static_assert(kChunk >= W);
+    const bool transposed = weight_grad_is_transposed();
+    add_up_rows<T>(out, chunks, transposed ? kChunk : W,
+                   [&](int64_t chunk, int64_t o, int64_t first, int64_t n, T* sums) {
+                     const Tile<T> part = weight_grad(partials.at(chunk));
+                     if (transposed) {
+                       for (int64_t c = 0; c < n; ++c) sums[c] += part.at(first + c, o / W)[o % W];
+                       return;
+                     }
+                     const T* from = part.at(o, first / W);
+                     if (n == W)  // a constant, for the compiler
+                       for (int64_t j = 0; j < W; ++j) sums[j] += from[j];
+                     else
+                       for (int64_t j = 0; j < n; ++j) sums[j] += from[j];
+                   });
   }
 
  private:

@@ -96,10 +96,11 @@ class RoundedProducts {
 
   Partials<float> partials(int64_t chunks) const { return {chunks, O_ * C_}; }
   void finish_weight_grad(const View& out, const Partials<float>& partials, int64_t chunks) const {
-    add_up_rows<float>(out, chunks, [&](int64_t chunk, int64_t o, int64_t first, int64_t n, float* sums) {
-      const float* from = partials.at(chunk) + o * C_ + first;
-      for (int64_t c = 0; c < n; ++c) sums[c] += from[c];
-    });
+    add_up_rows<float>(out, chunks, kChunk,
+                       [&](int64_t chunk, int64_t o, int64_t first, int64_t n, float* sums) {
+                         const float* from = partials.at(chunk) + o * C_ + first;
+                         for (int64_t c = 0; c < n; ++c) sums[c] += from[c];
+                       });
   }
 
  private:

@@ -46,7 +46,10 @@ struct Tile {
   /// Row `row` = line[columns].
   void put(int64_t row, const T* line) const {
     int64_t c = 0;
-    for (; c + kWidth <= columns; c += kWidth) std::copy_n(line + c, kWidth, at(row, c / kWidth));
+    for (; c + kWidth <= columns; c += kWidth) {
+      T* to = at(row, c / kWidth);
+      for (int64_t j = 0; j < kWidth; j += Vec<T>::size) Vec<T>::load(line + c + j).store(to + j);
+    }
     if (c == columns) return;
     T* to = at(row, c / kWidth);
     std::fill(std::copy(line + c, line + columns, to), to + kWidth, T(0));

@@ -17,8 +17,8 @@ struct ProductUse {
   bool forward = false, weight_grad = false, input_grad = false;
 };
 
-/// Rows of a tile, `most` of them unless it and the others would not stay in a cache of 1 MiB: a weight is read
-/// once a tile, so few rows cost time, and many cost memory and threads that have nothing to do.
+/// Rows of a tile, `most` of them unless it and the others would not stay in a cache of 1 MiB: a weight is
+/// read once a tile, so few rows cost time, and many cost memory and threads that have nothing to do.
 inline int64_t tile_rows_for(int64_t rows, int64_t C, int64_t O, int64_t most) {
   constexpr int64_t kTileElements = 1 << 17, kMultiple = 8;
   const int64_t fit = std::clamp(kTileElements / (C + O) / kMultiple * kMultiple, int64_t{32}, most);
@@ -36,19 +36,22 @@ struct Partials {
   T* at(int64_t chunk) const { return scratch.as<T>() + chunk * size; }
 };
 
-/// out[o] = sum over the chunks of read(chunk, o, buffer), an array of C.
-template <class T, class Read>
-void add_up_rows(const View& out, int64_t chunks, Read&& read) {
+/// out[o, c] = sum over the chunks of what add(chunk, o, c, n, sums) adds to sums[n], `width` columns at a
+/// time for all rows, as partial sums lie.
+template <class T, class Add>
+void add_up_rows(const View& out, int64_t chunks, int64_t width, Add&& add) {
   const int64_t C = out.shape[1];
   parallel_for(out.shape[0], 1 + kParallelElements / std::max<int64_t>(1, chunks * C),
                [&](int64_t begin, int64_t end) {
-                 for (int64_t o = begin; o < end; ++o) {
-                   for (int64_t c = 0; c < C; c += kChunk) {
-                     const int64_t n = std::min(kChunk, C - c);
-                     T sums[kChunk] = {};
-                     for (int64_t chunk = 0; chunk < chunks; ++chunk) read(chunk, o, c, n, sums);
-                     store_run(address(out, o * out.strides[0] + c * out.strides[1]), out.dtype,
-                               out.strides[1], sums, n);
+                 for (int64_t c = 0; c < C; c += width) {
+                   const int64_t n = std::min(width, C - c);
+                   for (int64_t o = begin; o < end; ++o) {
+                     const int64_t at = o * out.strides[0] + c * out.strides[1];
+                     T buffer[kChunk];
+                     T* sums = write_run(out, at, out.strides[1], n, buffer);
+                     std::fill_n(sums, n, T(0));
+                     for (int64_t chunk = 0; chunk < chunks; ++chunk) add(chunk, o, c, n, sums);
+                     write_back(out, at, out.strides[1], n, sums);
                    }
                  }
                });

@@ -136,12 +136,13 @@ struct Vec {
  private:
 #ifdef __AVX512F__
   /// e^x = 2^n e^r with n = x / ln 2 rounded, |r| <= ln 2 / 2. The polynomial is that of Moshier's Cephes
-  /// (expf), ln 2 is in two parts; 2^n is an instruction that knows infinity and what is below the normal
-  /// numbers. Within 1.3 units of the last place, in two thirds of the time of Eigen's with its ends mended.
+  /// (expf), ln 2 is in two parts, and 2^n an instruction that knows infinity. 0 below the normal numbers:
+  /// the processor takes 150 cycles for a vector with a subnormal result. Within 1.3 units of the last place,
+  /// in two thirds of the time of Eigen's with its ends mended.
   static __m512 exp_512(__m512 x) {
     const auto c = [](float value) { return _mm512_set1_ps(value); };
-    // Beyond these it is 0 and infinity in any case. NaN, as the second operand, stays.
-    x = _mm512_min_ps(c(89), _mm512_max_ps(c(-104), x));
+    const __mmask16 is_normal = _mm512_cmp_ps_mask(x, c(-87.3365448f), _CMP_NLT_UQ);  // or NaN
+    x = _mm512_min_ps(c(89), x);          // infinity in any case beyond; NaN, as the second operand, stays
     const __m512 rounder = c(0x1.8p23f);  // a number so large rounds what is added to it
     const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(x, c(1.44269504088896341f), rounder), rounder);
     const __m512 r = _mm512_fnmadd_ps(n, c(-2.12194440e-4f), _mm512_fnmadd_ps(n, c(0.693359375f), x));
@@ -150,7 +151,7 @@ struct Vec {
          {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
       y = _mm512_fmadd_ps(y, r, c(next));
     y = _mm512_fmadd_ps(y, _mm512_mul_ps(r, r), _mm512_add_ps(r, c(1)));
-    return _mm512_scalef_ps(y, n);
+    return _mm512_maskz_scalef_ps(is_normal, y, n);
   }
 #endif
   template <class F>
