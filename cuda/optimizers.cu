@@ -157,10 +157,13 @@ struct SgdRule {
   }
 };
 
-/// The tensors of a parameter as kernels get them.
+/// The tensors of a parameter as kernels get them. The cast, which may be null, is written with what the
+/// parameter becomes.
 template <class T, int views>
 struct Parameter {
   void* data[views];
+  void* cast;
+  DType cast_dtype;
   int64_t count;
   const Own<double>* own;
 };
@@ -192,6 +195,9 @@ __global__ void __launch_bounds__(kTableThreads)
       for (int v = 0; v < views; ++v) x[v][j] = element[v];
     }
     store_pack<E>(parameter.data[0], {}, i, x[0]);
+    if (std::is_same_v<E, float> && parameter.cast != nullptr)
+      with_floating(parameter.cast_dtype,
+                    [&](auto to) { store_pack<decltype(to)>(parameter.cast, {}, i, x[0]); });
     for (int v = 2; v < views; ++v) store_pack<T>(parameter.data[v], {}, i, x[v]);
   });
 }
@@ -221,14 +227,19 @@ __global__ void update_one(const Walk<Rule::views> walk, const Parameter<T, Rule
     for (int v = 0; v < Rule::views; ++v) {
       if (v != 1) store(parameter.data[v], dtypes.of[v], place[v], x[v]);
     }
+    if (parameter.cast != nullptr)
+      store(parameter.cast, parameter.cast_dtype, place[0],
+            load<T>(parameter.data[0], dtypes.of[0], place[0]));
   }
 }
 
 template <class T, size_t views>
 Parameter<T, static_cast<int>(views)> parameter_of(const std::array<const View*, views>& tensors,
-                                                   const Own<double>* own) {
+                                                   const View& cast, const Own<double>* own) {
   Parameter<T, static_cast<int>(views)> parameter{};
   for (size_t v = 0; v < views; ++v) parameter.data[v] = tensors[v]->data;
+  parameter.cast = cast.data;
+  parameter.cast_dtype = cast.dtype;
   parameter.count = tensors[0]->numel();
   parameter.own = own;
   return parameter;
@@ -250,9 +261,10 @@ class Runs {
     }
     return true;
   }
-  bool add(const Tensors& tensors, const Own<double>* own) {
-    if (!takes(tensors)) return false;
-    batch_.add(parameter_of<T>(tensors, own));
+  bool add(const Tensors& tensors, const View& cast, const Own<double>* own) {
+    if (!takes(tensors) || (cast.given() && (!std::is_same_v<E, float> || !is_aligned(cast.data))))
+      return false;
+    batch_.add(parameter_of<T>(tensors, cast, own));
     return true;
   }
   void flush() { batch_.flush(); }
@@ -274,12 +286,13 @@ class Step {
  public:
   explicit Step(const Args& args) : args_(args), runs_(args, args, args, args) {}
 
-  void add(const std::array<const View*, views>& tensors, const Own<double>* own) {
+  void add(const std::array<const View*, views>& tensors, const View& cast, const Own<double>* own) {
     if (tensors[0]->numel() == 0) return;
     const Walk<views> walk(tensors);
-    const auto taken = [&](auto&... runs) { return (runs.add(tensors, own) || ...); };
+    const auto taken = [&](auto&... runs) { return (runs.add(tensors, cast, own) || ...); };
     if (walk.is_linear() && std::apply(taken, runs_)) return;
-    tensors[0]->dtype == DType::float64 ? one<double>(walk, tensors, own) : one<float>(walk, tensors, own);
+    tensors[0]->dtype == DType::float64 ? one<double>(walk, tensors, cast, own)
+                                        : one<float>(walk, tensors, cast, own);
   }
   void flush() {
     std::apply([](auto&... runs) { (runs.flush(), ...); }, runs_);
@@ -287,10 +300,11 @@ class Step {
 
  private:
   template <class T>
-  void one(const Walk<views>& walk, const std::array<const View*, views>& tensors, const Own<double>* own) {
+  void one(const Walk<views>& walk, const std::array<const View*, views>& tensors, const View& cast,
+           const Own<double>* own) {
     Dtypes<views> dtypes;
     for (size_t v = 0; v < views; ++v) dtypes.of[v] = tensors[v]->dtype;
-    launch(update_one<T, MakeRule<T, views>>, grid_for(walk.count), walk, parameter_of<T>(tensors, own),
+    launch(update_one<T, MakeRule<T, views>>, grid_for(walk.count), walk, parameter_of<T>(tensors, cast, own),
            dtypes, MakeRule<T, views>(args_), args_.state.loss_scale.template as<float>());
   }
 
@@ -309,9 +323,9 @@ void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
     const AdamTensors& x = parameters[i];
     const Own<double>* const own = numbers.of(i);
     if (x.max_exp_avg_sq.given())
-      with_maximum.add({&x.param, &x.grad, &x.exp_avg, &x.exp_avg_sq, &x.max_exp_avg_sq}, own);
+      with_maximum.add({&x.param, &x.grad, &x.exp_avg, &x.exp_avg_sq, &x.max_exp_avg_sq}, x.cast, own);
     else
-      plain.add({&x.param, &x.grad, &x.exp_avg, &x.exp_avg_sq}, own);
+      plain.add({&x.param, &x.grad, &x.exp_avg, &x.exp_avg_sq}, x.cast, own);
   }
   plain.flush();
   with_maximum.flush();
@@ -325,9 +339,9 @@ void sgd(std::span<const SgdTensors> parameters, const SgdArgs& args) {
     const SgdTensors& x = parameters[i];
     const Own<double>* const own = numbers.of(i);
     if (x.momentum_buffer.given())
-      with_momentum.add({&x.param, &x.grad, &x.momentum_buffer}, own);
+      with_momentum.add({&x.param, &x.grad, &x.momentum_buffer}, x.cast, own);
     else
-      plain.add({&x.param, &x.grad}, own);
+      plain.add({&x.param, &x.grad}, x.cast, own);
   }
   plain.flush();
   with_momentum.flush();

@@ -49,9 +49,9 @@ void Adam::step(const LossScale& loss_scale) {
     for (const Tensor& parameter : parameters) {
       State& state = states_[i++];
       if (!parameter.grad().defined()) continue;
-      all[parameter.device()].push_back(tensors_of(state, parameter, options));
-      parameter.bump_version();
-      if (loss_scale.scale.defined()) parameter.grad().bump_version();
+      AdamTensors tensors = tensors_of(state, parameter, options);
+      tensors.cast = begin_change(parameter, loss_scale);
+      all[parameter.device()].push_back(tensors);
     }
     for (const auto& [device, tensors] : all) {
       const Numbers numbers = numbers_on(device, g, loss_scale);

@@ -7,6 +7,7 @@
 #include "autograd/grad_mode.h"
 #include "tensor/backend.h"
 #include "tensor/tensor_impl.h"
+#include "tensor/weight_cast.h"
 
 namespace mezzo::optim {
 
@@ -172,6 +173,15 @@ StepState UnscalingOptimizer::Numbers::state() const {
 UnscalingOptimizer::Numbers UnscalingOptimizer::numbers_on(const Device& device, size_t group,
                                                            const LossScale& loss_scale) {
   return {rate_on(device, group), loss_scale.to(device)};
+}
+
+View UnscalingOptimizer::begin_change(const Tensor& parameter, const LossScale& loss_scale) {
+  const Tensor cast = cast_to_write(parameter);
+  parameter.bump_version();
+  if (loss_scale.scale.defined()) parameter.grad().bump_version();
+  if (!cast.defined()) return {};
+  keep_cast(parameter, cast);
+  return cast.view_of_memory();
 }
 
 void UnscalingOptimizer::write(Rate& rate) const {

@@ -105,6 +105,10 @@ class UnscalingOptimizer : public Optimizer {
   virtual void step(const LossScale& loss_scale) = 0;
 
  protected:
+  /// A kernel is about to change the parameter, and its gradient if that holds a scale: counted as a change
+  /// of both. Returns the 16-bit cast that autocast keeps with the parameter, which the kernel then writes
+  /// too.
+  static View begin_change(const Tensor& parameter, const LossScale& loss_scale);
   virtual double learning_rate(size_t group) const = 0;
   /// What a step's kernel reads on its device: views of these tensors, so they must live until it is called.
   struct Numbers {

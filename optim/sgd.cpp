@@ -47,9 +47,8 @@ void SGD::step(const LossScale& loss_scale) {
       const bool with_momentum = options.momentum != 0;
       all[parameter.device()].push_back({parameter.view_of_memory(), parameter.grad().view_of_memory(),
                                          with_momentum ? state.momentum_buffer.view_of_memory() : View{},
-                                         with_momentum ? state.steps.view_of_memory() : View{}});
-      parameter.bump_version();
-      if (loss_scale.scale.defined()) parameter.grad().bump_version();
+                                         with_momentum ? state.steps.view_of_memory() : View{},
+                                         begin_change(parameter, loss_scale)});
     }
     for (const auto& [device, tensors] : all) {
       const Numbers numbers = numbers_on(device, g, loss_scale);

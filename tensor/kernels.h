@@ -84,8 +84,10 @@ struct StepState {
 
 /// One parameter's tensors for Adam: all of one shape; param and grad floating, moments in float32 or
 /// float64. `steps` (0-d int64) counts the parameter's steps: the update adds one, and takes the sum as t.
+/// `cast`, of param's strides and another dtype, is written with what param becomes.
 struct AdamTensors {
   View param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, steps;  // max_exp_avg_sq only with amsgrad
+  View cast{};                                                   // may be not given
 };
 /// weight_decay 0 leaves the parameter out of the gradient, also an infinite one. If `decoupled` (AdamW) it
 /// multiplies the parameter by 1 - lr * weight_decay first, instead of having a part in the gradient.
@@ -95,9 +97,9 @@ struct AdamArgs {
   bool decoupled, maximize;
 };
 
-/// As AdamTensors; the last two only with momentum. The buffer takes the first gradient as it is.
+/// As AdamTensors; buffer and steps only with momentum. The buffer takes the first gradient as it is.
 struct SgdTensors {
-  View param, grad, momentum_buffer, steps;
+  View param, grad, momentum_buffer, steps, cast{};
 };
 struct SgdArgs {
   StepState state;

@@ -26,7 +26,15 @@ DType Tensor::dtype() const { return checked(impl_).dtype; }
 const Device& Tensor::device() const { return checked(impl_).storage->device(); }
 int64_t Tensor::size(int dim) const { return shape()[wrap_dim("size", dim, *this)]; }
 uint32_t Tensor::version() const { return checked(impl_).storage->version(); }
-void Tensor::bump_version() const { checked(impl_).storage->bump_version(); }
+void Tensor::bump_version() const {
+  const std::shared_ptr<Storage>& storage = checked(impl_).storage;
+  storage->bump_version();
+  if (!is_capturing(device())) return;
+  // Each replay will write it again.
+  backend(device()).at_replay(device().index, [written = std::weak_ptr(storage)] {
+    if (const auto alive = written.lock()) alive->bump_version();
+  });
+}
 
 bool Tensor::is_contiguous(MemoryFormat format) const {
   if (format == MemoryFormat::channels_last && dim() != 4) return false;

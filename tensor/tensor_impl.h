@@ -10,11 +10,7 @@
 
 namespace mezzo {
 
-/// A weight in another dtype, made while the weight's memory had this version. Data alone: no history.
-struct WeightCast {
-  Tensor data;
-  uint32_t version;
-};
+struct WeightCast;
 
 struct TensorImpl {
   TensorImpl(std::shared_ptr<Storage> storage, int64_t offset, const Shape& shape, const Shape& strides,
@@ -39,7 +35,7 @@ struct TensorImpl {
   int output_index = 0;           ///< which output of grad_fn it is
   Tensor grad;
   Hooks<TensorHook> hooks;                 ///< of a leaf; those of another tensor hang on its grad_fn
-  std::shared_ptr<const WeightCast> cast;  ///< the last that autocast asked for: amp/weight_cast.h
+  std::shared_ptr<const WeightCast> cast;  ///< the last that autocast asked for: weight_cast.h
 };
 
 /// A tensor over part of `storage`. The caller has checked that strides stay inside.

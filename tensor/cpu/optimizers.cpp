@@ -41,11 +41,12 @@ void for_parts(std::span<const X> list, Size&& size, F&& f) {
 }
 
 /// Calls f(run, n) with run[v] the n <= kChunk elements of view v as T, for the elements [begin, end); then
-/// writes back what may have changed. View 1 is the gradient: multiplied by `factor` first, or else left as
-/// it is. run[v] is null for a view that is not given.
+/// writes back what may have changed. View 0 is the parameter, and the last one its cast, written with what
+/// becomes of it. View 1 is the gradient: multiplied by `factor` first, or else left as it is. run[v] is null
+/// for a view that is not given.
 template <class T, size_t views, class F>
 void update(const std::array<const View*, views>& all, int64_t begin, int64_t end, T factor, F&& f) {
-  constexpr size_t grad = 1;
+  constexpr size_t grad = 1, cast = views - 1;
   const StridedLoop loop(all);
   T buffer[views][kChunk];
   loop.for_runs(begin, end, [&](StridedLoop::Offsets at, int64_t length) {
@@ -53,14 +54,15 @@ void update(const std::array<const View*, views>& all, int64_t begin, int64_t en
       n = std::min(length, kChunk);
       std::array<T*, views> run{};
       for (size_t v = 0; v < views; ++v) {
-        if (all[v]->given())
+        if (all[v]->given() && v != cast)
           run[v] = read_run(*all[v], at[v], loop.stride(static_cast<int>(v)), n, buffer[v]);
       }
       if (factor != 1) multiply(run[grad], n, factor);
       f(run, n);
       for (size_t v = 0; v < views; ++v) {
         const int64_t stride = loop.stride(static_cast<int>(v));
-        if (all[v]->given() && (v != grad || factor != 1)) write_back(*all[v], at[v], stride, n, run[v]);
+        if (all[v]->given() && (v != grad || factor != 1))
+          write_back(*all[v], at[v], stride, n, run[v == cast ? 0 : v]);
         at[v] += n * stride;
       }
     }
@@ -89,9 +91,9 @@ void adam_part(const AdamTensors& tensors, const AdamNumbers& numbers, const Ada
   const auto rest1 = static_cast<T>(1 - args.beta1), rest2 = static_cast<T>(1 - args.beta2);
   const auto bias2_sqrt = static_cast<T>(numbers.bias2_sqrt);
   const T factor = inverse_of(args.state.loss_scale);
-  const std::array<const View*, 5> views{&tensors.param, &tensors.grad, &tensors.exp_avg, &tensors.exp_avg_sq,
-                                         &tensors.max_exp_avg_sq};
-  update<T>(views, begin, end, factor, [&](const std::array<T*, 5>& run, int64_t n) {
+  const std::array<const View*, 6> views{&tensors.param,      &tensors.grad,           &tensors.exp_avg,
+                                         &tensors.exp_avg_sq, &tensors.max_exp_avg_sq, &tensors.cast};
+  update<T>(views, begin, end, factor, [&](const std::array<T*, 6>& run, int64_t n) {
     T *param = run[0], *grad = run[1], *exp_avg = run[2], *exp_avg_sq = run[3], *max_exp_avg_sq = run[4];
     if (decay != 1) multiply(param, n, decay);
 #pragma omp simd
@@ -119,8 +121,9 @@ void sgd_part(const SgdTensors& tensors, bool first, const SgdArgs& args, int64_
   const auto fresh = static_cast<T>(1 - args.dampening);
   const bool nesterov = args.nesterov;
   const T factor = inverse_of(args.state.loss_scale);
-  const std::array<const View*, 3> views{&tensors.param, &tensors.grad, &tensors.momentum_buffer};
-  update<T>(views, begin, end, factor, [&](const std::array<T*, 3>& run, int64_t n) {
+  const std::array<const View*, 4> views{&tensors.param, &tensors.grad, &tensors.momentum_buffer,
+                                         &tensors.cast};
+  update<T>(views, begin, end, factor, [&](const std::array<T*, 4>& run, int64_t n) {
     T *param = run[0], *grad = run[1], *buffer = run[2];
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {

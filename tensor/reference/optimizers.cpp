@@ -40,6 +40,11 @@ int64_t count_step(const View& steps) {
   return t;
 }
 
+void set_param(const View& param, const View& cast, int64_t i, double value) {
+  set(param, i, value);
+  if (cast.given()) set(cast, i, get(param, i));
+}
+
 void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
   if (value_or(args.state.found_inf, 0, 0) != 0) return;
   const double lr = get(args.state.lr, 0), decay = args.decoupled ? 1 - lr * args.weight_decay : 1;
@@ -61,7 +66,7 @@ void adam(std::span<const AdamTensors> parameters, const AdamArgs& args) {
         divisor = v > most || std::isnan(v) ? v : most;
         set(x.max_exp_avg_sq, i, divisor);
       }
-      set(x.param, i, p - step_size * m / (std::sqrt(divisor) / bias2_sqrt + args.eps));
+      set_param(x.param, x.cast, i, p - step_size * m / (std::sqrt(divisor) / bias2_sqrt + args.eps));
     }
   }
 }
@@ -81,7 +86,7 @@ void sgd(std::span<const SgdTensors> parameters, const SgdArgs& args) {
         set(x.momentum_buffer, i, buffer);
         g = args.nesterov ? g + args.momentum * buffer : buffer;
       }
-      set(x.param, i, p - lr * g);
+      set_param(x.param, x.cast, i, p - lr * g);
     }
   }
 }

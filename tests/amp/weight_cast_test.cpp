@@ -3,13 +3,19 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+#include <memory>
 #include <thread>
 
 #include "amp/autocast.h"
+#include "amp/grad_scaler.h"
 #include "autograd/grad_mode.h"
 #include "autograd/ops.h"
 #include "nn/nn.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 #include "tensor/tensor_impl.h"
+#include "tensor/weight_cast.h"
 #include "tests/values.h"
 
 using namespace mezzo;
@@ -23,6 +29,13 @@ nn::Linear linear_of(int64_t in, int64_t out, bool bias = true) {
   nn::Linear layer(in, out, {.bias = bias});
   layer.to(test_device());
   return layer;
+}
+
+/// What is kept of the weight as it is, of either dtype; null if nothing is.
+const TensorImpl* cast_of(const Tensor& weight) {
+  for (const DType dtype : {float16, bfloat16})
+    if (const Tensor cast = kept_cast(weight, dtype); cast.defined()) return cast.impl();
+  return nullptr;
 }
 
 }  // namespace
@@ -76,9 +89,6 @@ TEST_CASE("weight casts: one copy for a weight, made once, gone with it; none fo
     const Tensor frozen = ones_of(float32, {64, 64});
     const amp::Autocast autocast(test_device());
     const NoGradGuard guard;
-    const auto cast_of = [](const Tensor& weight) {
-      return weight.impl()->cast ? weight.impl()->cast->data.impl() : nullptr;
-    };
     layer(x);
     const TensorImpl* first = cast_of(layer.weight);
     REQUIRE(first);
@@ -90,6 +100,71 @@ TEST_CASE("weight casts: one copy for a weight, made once, gone with it; none fo
     CHECK(memory_stats(test_device()).live == before + 64 * 64 * (4 + 2 + 4));
   }
   CHECK(memory_stats(test_device()).live == before);
+}
+
+TEST_CASE("weight casts: an optimizer writes the cast with the weight") {
+  const Tensor x = ones_of(float32, {4, 64});
+  const auto check_steps = [&](auto make_optimizer) {
+    for (const DType dtype : {bfloat16, float16}) {
+      nn::Linear layer = linear_of(64, 64), unused = linear_of(64, 64);
+      auto optimizer = make_optimizer(std::vector<Tensor>{layer.weight, layer.bias, unused.weight});
+      amp::GradScaler scaler(test_device(), {.init_scale = 8, .growth_interval = 1});
+      const TensorImpl* first = nullptr;
+      for (int step = 0; step < 3; ++step) {
+        CAPTURE(step);
+        {
+          const amp::Autocast autocast(test_device(), dtype);
+          scaler.scale(mse_loss(layer(x), x)).backward();
+        }
+        const Values before = values(layer.weight);
+        scaler.step(*optimizer);
+        scaler.update();
+        REQUIRE(cast_of(layer.weight));
+        if (step == 0) first = cast_of(layer.weight);
+        CHECK(cast_of(layer.weight) == first);
+        CHECK(values(layer.weight) != before);
+        CHECK(values(kept_cast(layer.weight, dtype)) == values(layer.weight.detach().to(dtype)));
+        CHECK_FALSE(cast_of(unused.weight));
+        optimizer->zero_grad();
+      }
+    }
+  };
+  check_steps([](const std::vector<Tensor>& p) { return std::make_unique<optim::Adam>(p); });
+  check_steps([](const std::vector<Tensor>& p) {
+    return std::make_unique<optim::SGD>(p, optim::SgdOptions{.lr = 1, .momentum = .9});
+  });
+}
+
+TEST_CASE("weight casts: a cast that something else holds is left alone, and made anew") {
+  nn::Linear layer = linear_of(2, 2, false);
+  const Tensor x = ones_of(float32);
+  optim::SGD sgd({layer.weight}, {.lr = 1});
+  const amp::Autocast autocast(test_device(), bfloat16);
+  const Tensor loss = layer(x).sum();
+  loss.backward({}, true);
+  const Tensor held = kept_cast(layer.weight, bfloat16);
+  const Values before = values(held);
+  sgd.step();
+  CHECK(values(held) == before);
+  CHECK_FALSE(cast_of(layer.weight));
+  layer(x);
+  CHECK(values(kept_cast(layer.weight, bfloat16)) == values(layer.weight.detach().to(bfloat16)));
+}
+
+TEST_CASE("weight casts: a step that is skipped leaves cast and weight as they are") {
+  nn::Linear layer = linear_of(2, 2, false);
+  optim::Adam adam({layer.weight});
+  amp::GradScaler scaler(test_device(), {.init_scale = 8});
+  {
+    const amp::Autocast autocast(test_device(), bfloat16);
+    scaler.scale((layer(ones_of(float32)) * std::numeric_limits<float>::infinity()).sum()).backward();
+  }
+  const Values before = values(layer.weight);
+  scaler.step(adam);
+  scaler.update();
+  CHECK(values(layer.weight) == before);
+  REQUIRE(cast_of(layer.weight));
+  CHECK(values(kept_cast(layer.weight, bfloat16)) == values(layer.weight.detach().to(bfloat16)));
 }
 
 TEST_CASE("weight casts: a weight used 600 times has 600 unit gradients, added in float32") {

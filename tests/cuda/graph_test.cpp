@@ -10,6 +10,7 @@
 #include "amp/autocast.h"
 #include "amp/grad_scaler.h"
 #include "autograd/engine.h"
+#include "autograd/grad_mode.h"
 #include "autograd/ops.h"
 #include "examples/checkerboard.h"
 #include "nn/nn.h"
@@ -131,6 +132,51 @@ TEST_CASE("a replay reads its tensors as they are, and the learning rate of the 
       CHECK(values(w) == values(v));
     }
   }
+}
+
+TEST_CASE("a weight's 16-bit cast is made of the weight as it is, in a graph and beside it") {
+  const Tensor x = ones({2, 2}, {.device = "cuda"});
+  Tensor w = make({1, 2, 3, 4}, {2, 2}, float32).requires_grad_(), inside;
+  const auto evaluate = [&] {
+    const amp::Autocast autocast("cuda");
+    return linear(x, w);
+  };
+  const auto change_to = [&](double value) {
+    const NoGradGuard guard;
+    w.fill_(value);
+  };
+  SUBCASE("an evaluation in the graph, after changes outside") {
+    evaluate();
+    const cuda::Graph graph([&] { inside = evaluate(); });
+    CHECK(values(evaluate()) == Values{3, 7, 3, 7});  // not what the graph is yet to make
+    for (const double value : {5., 6.}) {
+      change_to(value);
+      graph.replay();
+      CHECK(values(inside) == Values(4, 2 * value));
+      CHECK(values(evaluate()) == Values(4, 2 * value));
+    }
+  }
+  SUBCASE("evaluations outside, after changes in the graph") {
+    optim::SGD sgd({w}, {.lr = 1});
+    const cuda::Graph graph([&] {
+      sgd.zero_grad();
+      evaluate().sum().backward();  // the gradient of each element is 2
+      sgd.step();
+    });
+    CHECK(values(evaluate()) == Values{-5, -1, -5, -1});
+    graph.replay();
+    CHECK(values(evaluate()) == Values{-9, -5, -9, -5});
+    graph.replay();
+    CHECK(values(evaluate()) == Values{-13, -9, -13, -9});
+  }
+}
+
+TEST_CASE("a replay changes the versions of what it writes") {
+  Tensor x = make({1, 2}, float32), w = make({1, 1}, float32).requires_grad_();
+  const cuda::Graph graph([&] { x.add_(1); });
+  const Tensor y = (w * x).sum();
+  graph.replay();
+  CHECK(error_text([&] { y.backward(); }).find("changed in place") != std::string::npos);
 }
 
 TEST_CASE("a replay draws the numbers that the step would") {

@@ -28,6 +28,12 @@ struct Tensors {
   }
 };
 
+/// A cast for every other parameter of float32, in float16 or bfloat16; else null.
+Array* add_cast(Tensors& tensors, size_t number, DType param, const Shape& shape, Layout layout) {
+  if (param != float32 || number % 2 == 0) return nullptr;
+  return &tensors.add(number % 4 == 1 ? float16 : bfloat16, shape, layout, false, [] { return 7; });
+}
+
 /// A parameter's dtype, its gradient's, its state's, and their layouts.
 struct Kind {
   DType param, grad, state;
@@ -121,10 +127,15 @@ TEST_CASE("adam: dtypes, layouts, options") {
           const auto views = [&](auto side) {
             return AdamTensors{side(0), side(1), side(2), side(3), c.amsgrad ? side(4) : View{}, {}};
           };
+          const Array* const cast =
+              add_cast(tensors, on_host.size() / std::size(kShapes), kind.param, shape, kind.param_layout);
           on_device.push_back(views([&](int i) { return arrays[i]->to_device(); }));
           on_device.back().steps = steps.to_device();
           on_host.push_back(views([&](int i) { return arrays[i]->host(); }));
           on_host.back().steps = steps.host();
+          if (!cast) continue;
+          on_device.back().cast = cast->to_device();
+          on_host.back().cast = cast->host();
         }
       }
     }
@@ -187,6 +198,10 @@ TEST_CASE("sgd: dtypes, layouts, options") {
                              c.momentum ? far_steps : View{}});
         on_host.push_back({param.host(), grad.host(), c.momentum ? buffer.host() : View{},
                            c.momentum ? steps.host() : View{}});
+        const Array* const cast = add_cast(tensors, on_host.size(), kind.param, shape, kind.param_layout);
+        if (!cast) continue;
+        on_device.back().cast = cast->to_device();
+        on_host.back().cast = cast->host();
       }
     }
     device_table().sgd(on_device, state.in(c.args, on_device_side));

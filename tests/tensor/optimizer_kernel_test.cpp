@@ -252,6 +252,44 @@ TEST_CASE("optimizers on the CPU agree with the naive loops") {
   }
 }
 
+TEST_CASE("a parameter's cast is written with it: to the bit what a cast afterwards would be") {
+  const unsigned seed = test_seed();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  for (const bool reference : {false, true}) {
+    for (const Shape& shape : {Shape{}, Shape{513}, Shape{3, 4, 5, 6}, Shape{40, 1030}}) {
+      for (const DType to : {float16, bfloat16}) {
+        for (const Layout layout : kResultLayouts) {
+          CAPTURE(reference);
+          CAPTURE(to_string(shape));
+          CAPTURE(name_of(to));
+          CAPTURE(name_of(layout));
+          Elements p(float32, shape, layout), g(float32, shape), m(float32, shape), v(float32, shape);
+          Elements by_adam(to, shape, layout), by_sgd(to, shape, layout), expected(to, shape, layout);
+          const auto check_cast = [&](const Elements& cast) {
+            expected.fill([&](int64_t i) { return p[i]; });
+            CHECK(cast.same_bits(expected));
+          };
+          p.randomize(random);
+          g.randomize(random);
+          AdamTensors tensors = adam_tensors(5, p, g, m, v);
+          tensors.cast = by_adam.view();
+          adam(table(reference), tensors, adam_args(.01));
+          check_cast(by_adam);
+          sgd(table(reference), {p.view(), g.view(), m.view(), steps_before(2), by_sgd.view()},
+              {.state = {number(.1)},
+               .momentum = .9,
+               .dampening = 0,
+               .weight_decay = 0,
+               .nesterov = false,
+               .maximize = false});
+          check_cast(by_sgd);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a step whose gradients are not finite changes nothing, and is not counted") {
   for (bool reference : {false, true}) {
     for (float found : {1.0f, 2.0f, 0.0f}) {
@@ -263,8 +301,12 @@ TEST_CASE("a step whose gradients are not finite changes nothing, and is not cou
       AdamArgs args = adam_args(.1);
       args.state.found_inf = number(found);
       args.state.loss_scale = number(8.0f);
-      const AdamTensors tensors = adam_tensors(1, p, g, m, v);
+      Elements cast(bfloat16, {2});
+      cast.fill({7, 7});
+      AdamTensors tensors = adam_tensors(1, p, g, m, v);
+      tensors.cast = cast.view();
       adam(table(reference), tensors, args);
+      CHECK((cast[1] == 7) == (found != 0));
       const SgdTensors others{p.view(), g.view(), buffer.view(), steps_before(1)};
       sgd(table(reference), others,
           {.state = args.state,
