@@ -1,6 +1,6 @@
-// Limiting gradients by their norm: each block finds the part of one chunk in it, one block adds up the parts
-// in a fixed order, and a last launch scales. All gradients are read twice and written once; the factor stays
-// on the device.
+// Gradients together: zeros, and limiting by their norm, where each block finds the part of one chunk in it,
+// one block adds up the parts in a fixed order, and a last launch scales. All gradients are read twice and
+// written once; the factor stays on the device.
 #include <cmath>
 #include <span>
 
@@ -163,11 +163,41 @@ void clip(std::span<const View> tensors, const View& total, double max_norm) {
   for_tensors(tensors, launch_all, launch_one);
 }
 
+// --- zeros
+
+__global__ void __launch_bounds__(kTableThreads) zero_all(const Table<FloatingTensor> table) {
+  const Chunk chunk = chunk_of_block(table);
+  const FloatingTensor& tensor = table.items[chunk.item];
+  with_floating(tensor.dtype, [&]<class E>(E) {
+    for_chunk<Pack<E>::size>(chunk, [&]<int length>(int64_t i, std::integral_constant<int, length>) {
+      const Compute<E> zeros[length] = {};
+      store_pack<E>(tensor.data, {}, i, zeros);
+    });
+  });
+}
+
+/// One tensor of any layout.
+template <class E>
+__global__ void zero_one(const Walk<1> walk, E* data) {
+  for (int64_t i = first_item(); i < walk.count; i += grid_stride()) {
+    int64_t place[1];
+    walk.places(i, place);
+    data[place[0]] = convert_to<E>(0.0f);
+  }
+}
+
+void zero(std::span<const View> tensors) {
+  for_tensors(
+      tensors, [](const Table<FloatingTensor>& table) { launch(zero_all, table.grid(), table); },
+      []<class E>(const Walk<1>& walk, E* data) { launch(zero_one<E>, grid_for(walk.count), walk, data); });
+}
+
 }  // namespace
 
 void add_clip(Kernels& table) {
   table.norm = norm;
   table.clip = clip;
+  table.zero = zero;
 }
 
 }  // namespace mezzo::cuda

@@ -23,6 +23,6 @@ void add_layer_norm(Kernels& table);            // layer_norm.cu
 void add_conv1x1(Kernels& table);               // conv1x1.cpp
 void add_optimizers(Kernels& table);            // optimizers.cu: adam, sgd, and the one below
 void add_loss_scaling(Kernels& table);          // loss_scaling.cu: unscale, update_scale
-void add_clip(Kernels& table);                  // clip.cu: norm, clip
+void add_clip(Kernels& table);                  // clip.cu: norm, clip, zero
 
 }  // namespace mezzo::cuda

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "optim/by_device.h"
 #include "tensor/tensor_impl.h"
 
 namespace mezzo::optim {

@@ -5,7 +5,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/ops.h"
 #include "autograd/ops/inplace.h"
-#include "optim/optimizer.h"
+#include "optim/by_device.h"
 #include "tensor/tensor_impl.h"
 
 namespace mezzo::optim {
@@ -19,12 +19,6 @@ std::vector<Tensor> gradients(const std::vector<Tensor>& parameters) {
     if (parameter.grad().defined() && parameter.numel() > 0) grads.push_back(parameter.grad());
   }
   return grads;
-}
-
-ByDevice<View> views_by_device(const std::vector<Tensor>& grads) {
-  ByDevice<View> views;
-  for (const Tensor& grad : grads) views[grad.device()].push_back(grad.view_of_memory());
-  return views;
 }
 
 /// The norm of all, on the first one's device, in the dtype that they promote to.

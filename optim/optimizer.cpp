@@ -5,6 +5,8 @@
 #include <unordered_set>
 
 #include "autograd/grad_mode.h"
+#include "autograd/ops/inplace.h"
+#include "optim/by_device.h"
 #include "tensor/backend.h"
 #include "tensor/tensor_impl.h"
 #include "tensor/weight_cast.h"
@@ -145,12 +147,19 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(par
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
+  if (set_to_none) {
+    for (Tensor parameter : parameters_) parameter.set_grad({});
+    return;
+  }
+  std::vector<Tensor> grads;
+  for (const Tensor& parameter : parameters_) {
+    if (parameter.grad().defined()) grads.push_back(parameter.grad().detach());
+  }
+  for (const Tensor& grad : grads) ops::check_writable("zero_grad", grad, false);
+  for (const auto& [device, views] : views_by_device(grads)) kernels(device).zero(views);
+  for (const Tensor& grad : grads) grad.bump_version();
   for (Tensor parameter : parameters_) {
-    if (!parameter.grad().defined()) continue;
-    if (set_to_none)
-      parameter.set_grad({});
-    else
-      parameter.set_grad(parameter.grad().detach().zero_());
+    if (parameter.grad().defined()) parameter.set_grad(parameter.grad().detach());  // without its history
   }
 }
 

@@ -23,7 +23,8 @@
 
 namespace mezzo {
 struct StepState;  // tensor/kernels.h
-}
+struct View;
+}  // namespace mezzo
 
 namespace mezzo::optim {
 
@@ -165,23 +166,6 @@ void for_gradients(const std::vector<Group<Options>>& groups, F&& f) {
     }
   }
 }
-
-/// Lists of what a kernel is to work on, one for each device.
-template <class T>
-class ByDevice {
- public:
-  std::vector<T>& operator[](const Device& device) {
-    for (auto& [known, list] : lists_) {
-      if (known == device) return list;
-    }
-    return lists_.emplace_back(device, std::vector<T>()).second;
-  }
-  auto begin() const { return lists_.begin(); }
-  auto end() const { return lists_.end(); }
-
- private:
-  std::vector<std::pair<Device, std::vector<T>>> lists_;
-};
 
 /// Zeros for a running average of `parameter`'s gradient: its layout, float32 if it is 16-bit.
 Tensor zeros_for_moment(const Tensor& parameter);

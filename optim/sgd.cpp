@@ -1,5 +1,6 @@
 #include "optim/sgd.h"
 
+#include "optim/by_device.h"
 #include "tensor/tensor_impl.h"
 
 namespace mezzo::optim {

@@ -274,6 +274,8 @@ struct Kernels {
   /// x * factor in the place of the elements x of `tensors`, where factor = max_norm / (total + 1e-6) is less
   /// than 1 or NaN.
   void (*clip)(std::span<const View> tensors, const View& total, double max_norm) = nullptr;
+  /// 0 in the place of all elements of `tensors` (floating).
+  void (*zero)(std::span<const View> tensors) = nullptr;
 
   /// {scale, tracker} (0-d float32 and int32) = next({scale, tracker}, found_inf != 0, rule)
   void (*update_scale)(const View& scale, const View& tracker, const View& found_inf,

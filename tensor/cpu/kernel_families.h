@@ -21,6 +21,6 @@ void add_layer_norm(Kernels& table);       // layer_norm.cpp
 void add_linear(Kernels& table);           // linear.cpp: linear, linear_grad
 void add_conv1x1(Kernels& table);          // conv1x1.cpp: conv1x1_stats and its gradients
 void add_optimizers(Kernels& table);       // optimizers.cpp: adam, sgd, unscale, update_scale
-void add_clip(Kernels& table);             // clip.cpp: norm, clip
+void add_clip(Kernels& table);             // clip.cpp: norm, clip, zero
 
 }  // namespace mezzo::cpu

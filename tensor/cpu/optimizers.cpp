@@ -7,38 +7,14 @@
 #include <type_traits>
 
 #include "tensor/cpu/kernel_families.h"
-#include "tensor/cpu/parallel.h"
-#include "tensor/cpu/runs.h"
+#include "tensor/cpu/many.h"
 #include "tensor/pool.h"
-#include "tensor/strided_loop.h"
 
 namespace mezzo::cpu {
 namespace {
 
 /// What gradients are to be multiplied by.
 float inverse_of(const View& scale) { return scale.given() ? inverse(*scale.as<float>()) : 1.0f; }
-
-template <class T>
-void multiply(T* run, int64_t n, T factor) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) run[i] *= factor;
-}
-
-/// Calls f(x, begin, end) for parts of what `size` counts in each x of a list, all x together shared between
-/// threads by size: many are small, and few large ones must be cut.
-template <class X, class Size, class F>
-void for_parts(std::span<const X> list, Size&& size, F&& f) {
-  int64_t total = 0;
-  for (const X& x : list) total += size(x);
-  parallel_for(total, kParallelElements, [&](int64_t begin, int64_t end) {
-    for (const X& x : list) {
-      const int64_t n = size(x), from = std::max<int64_t>(begin, 0), to = std::min(end, n);
-      if (from < to) f(x, from, to);
-      begin -= n;
-      end -= n;
-    }
-  });
-}
 
 /// Calls f(run, n) with run[v] the n <= kChunk elements of view v as T, for the elements [begin, end); then
 /// writes back what may have changed. View 0 is the parameter, and the last one its cast, written with what
@@ -185,39 +161,18 @@ void sgd(std::span<const SgdTensors> tensors, const SgdArgs& args) {
   });
 }
 
-/// The part [begin, end) of all elements of one gradient: multiplied by `factor` if it is to be written.
-/// Returns whether one of the products is not finite in the gradient's dtype.
-template <class T>
-bool unscale_part(const View& grad, const StridedLoop& loop, int64_t begin, int64_t end, T factor,
-                  bool write) {
-  const auto limit = static_cast<T>(largest_of(grad.dtype));
-  const int64_t stride = loop.stride(0);
-  int found = 0;
-  T buffer[kChunk];
-  loop.for_runs(begin, end, [&](StridedLoop::Offsets at, int64_t length) {
-    for (int64_t n; length > 0; length -= n, at[0] += n * stride) {
-      n = std::min(length, kChunk);
-      T* run = read_run(grad, at[0], stride, n, buffer);
-#pragma omp simd reduction(| : found)
-      for (int64_t i = 0; i < n; ++i) found |= !(std::abs(run[i] * factor) <= limit);
-      if (!write || factor == 1) continue;
-      multiply(run, n, factor);
-      write_back(grad, at[0], stride, n, run);
-    }
-  });
-  return found;
-}
-
 void unscale(std::span<const View> grads, const View& scale, const View& found_inf, bool write) {
   const float factor = inverse_of(scale);
   std::atomic<bool> found = false;
-  for_parts(grads, std::mem_fn(&View::numel), [&](const View& grad, int64_t begin, int64_t end) {
-    const View* const view[] = {&grad};
-    const StridedLoop loop(view);
-    const bool bad = grad.dtype == DType::float64
-                         ? unscale_part<double>(grad, loop, begin, end, factor, write)
-                         : unscale_part<float>(grad, loop, begin, end, factor, write);
+  for_all_runs(grads, [&]<class T>(const View& grad, T* run, int64_t n, int64_t) {
+    const auto limit = static_cast<T>(largest_of(grad.dtype)), by = static_cast<T>(factor);
+    int bad = 0;
+#pragma omp simd reduction(| : bad)
+    for (int64_t i = 0; i < n; ++i) bad |= !(std::abs(run[i] * by) <= limit);
     if (bad) found.store(true, std::memory_order_relaxed);
+    if (!write || factor == 1) return false;
+    multiply(run, n, by);
+    return true;
   });
   if (found) *found_inf.as<float>() = 1;
 }

@@ -1,4 +1,4 @@
-// Limiting gradients by their norm: all elements one after the other.
+// Gradients together, limited by their norm or set to zero: all elements one after the other.
 #include <cmath>
 
 #include "tensor/reference/element.h"
@@ -29,11 +29,18 @@ void clip(std::span<const View> tensors, const View& total, double max_norm) {
   }
 }
 
+void zero(std::span<const View> tensors) {
+  for (const View& tensor : tensors) {
+    for (int64_t i = 0; i < tensor.numel(); ++i) set(tensor, i, 0);
+  }
+}
+
 }  // namespace
 
 void add_clip(Kernels& table) {
   table.norm = norm;
   table.clip = clip;
+  table.zero = zero;
 }
 
 }  // namespace mezzo::reference

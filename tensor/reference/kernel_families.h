@@ -16,6 +16,6 @@ void add_batch_norm(Kernels& table);  // batch_norm.cpp
 void add_conv1x1(Kernels& table);
 void add_layer_norm(Kernels& table);  // layer_norm.cpp
 void add_optimizers(Kernels& table);  // optimizers.cpp
-void add_clip(Kernels& table);        // clip.cpp: norm, clip
+void add_clip(Kernels& table);        // clip.cpp: norm, clip, zero
 
 }  // namespace mezzo::reference

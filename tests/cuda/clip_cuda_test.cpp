@@ -1,4 +1,5 @@
-// Kernels that limit gradients by their norm: CUDA's and the CPU's beside the reference ones.
+// Kernels over all gradients, that limit them by their norm or zero them: CUDA's and the CPU's beside the
+// reference ones.
 #include <list>
 
 #include "tests/cuda/two_devices.h"
@@ -58,6 +59,17 @@ void check_clip(Copies& copies, double p, double max_norm, DType dtype) {
   }
 }
 
+void check_zero(Copies& copies) {
+  device_table().zero(copies.device);
+  reference_table().zero(copies.reference);
+  for (const Array& array : copies.on_device) {
+    CHECK(array.agrees(0));
+    bool zeros = true;
+    for (int64_t i = 0; i < array.shape().numel(); ++i) zeros &= reference::get(array.host(), i) == 0;
+    CHECK(zeros);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("norm and clip: dtypes, layouts, powers") {
@@ -73,6 +85,7 @@ TEST_CASE("norm and clip: dtypes, layouts, powers") {
           }
         }
         check_clip(copies, p, max_norm, total);
+        check_zero(copies);
       }
     }
   }
@@ -87,6 +100,7 @@ TEST_CASE("norm and clip: nothing, many tensors, several chunks") {
   many.add(float16, {150'001}, Layout::row_major, [&](int64_t) { return numbers.real(-2, 2); });
   check_clip(many, 2, 1, float32);
   check_clip(many, inf, .5, float32);
+  check_zero(many);
 }
 
 TEST_CASE("norm and clip: infinity and NaN") {

@@ -279,6 +279,29 @@ TEST_CASE("optimizers: a step changes the version, so a backward through old val
   CHECK(a.version() == before + 1);
 }
 
+TEST_CASE("optimizers: zero_grad(false) zeroes gradients of any dtype and layout, NaN too") {
+  const Tensor a = leaf({1, 2, 3, 4}, {2, 2}), b = leaf(Values(70000, 1), float32), c = leaf({}, {0, 3}),
+               d = leaf({1}, bfloat16);
+  SGD sgd({a, b, c, d});
+  (a.t() * make({1, 2, 3, std::nan("")}, {2, 2})).sum().backward();
+  (b * b).sum().backward();
+  c.sum().backward();
+  (d * d).sum().backward();
+  const uint32_t version = b.grad().version();
+  sgd.zero_grad(false);
+  CHECK(values(a.grad()) == Values(4, 0));
+  CHECK(values(b.grad()) == Values(70000, 0));
+  CHECK(values(d.grad()) == Values{0});
+  CHECK(b.grad().version() == version + 1);
+  Tensor e = leaf({1, 2});
+  e.set_grad(expand(make({1}), {2}));
+  SGD with_expanded({a, e});
+  Tensor kept = a.grad();
+  kept.fill_(1);
+  CHECK(error_text([&] { with_expanded.zero_grad(false); }).starts_with("zero_grad: "));
+  CHECK(values(kept) == Values(4, 1));
+}
+
 TEST_CASE("optimizers: zero_grad forgets gradients, or keeps them as zeros") {
   const Tensor a = leaf({3}), never = leaf({1});
   SGD sgd({a, never});
