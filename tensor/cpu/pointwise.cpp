@@ -4,6 +4,7 @@
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/pointwise_loop.h"
+#include "tensor/cpu/stream.h"
 #include "tensor/strided_loop.h"
 
 namespace mezzo::cpu {
@@ -11,6 +12,12 @@ namespace mezzo::cpu {
 namespace {
 
 constexpr int64_t kGrain = 16384;
+
+/// Whether a result is to be written past the caches: it is large, and does not take an operand's place.
+bool streams(const View& out, std::span<const View> in) {
+  return static_cast<size_t>(out.numel()) * size_of(out.dtype) >= kStreamBytes &&
+         std::ranges::none_of(in, [&](const View& view) { return view.data == out.data; });
+}
 
 /// Brings runs of operands of any stride and dtype to `body` and its result to the output.
 template <class T, class Out>
@@ -21,7 +28,8 @@ void run(Body body, const StridedLoop& loop, const View& out, std::span<const Vi
   alignas(64) Out result[kChunk];
   const size_t count = in.size();
   const bool direct_out = out.dtype == dtype_of<Out> && loop.stride(0) == 1;
-  bool all_direct = direct_out, direct[kMaxIn];
+  const bool past_caches = direct_out && streams(out, in);
+  bool all_direct = direct_out && !past_caches, direct[kMaxIn];
   int64_t constant_at[kMaxIn];  // offset of the element that fills operands[k], or -1
   for (size_t k = 0; k < count; ++k) {
     direct[k] = in[k].given() && in[k].dtype == dtype_of<T> && loop.stride(static_cast<int>(k) + 1) == 1;
@@ -51,10 +59,14 @@ void run(Body body, const StridedLoop& loop, const View& out, std::span<const Vi
       }
       auto* to = static_cast<std::byte*>(out.data) +
                  (offsets[0] + i * loop.stride(0)) * static_cast<int64_t>(size_of(out.dtype));
-      body(direct_out ? static_cast<void*>(to) : result, pointers, m);
-      if (!direct_out) store_run(to, out.dtype, loop.stride(0), result, m);
+      body(direct_out && !past_caches ? static_cast<void*>(to) : result, pointers, m);
+      if (past_caches)
+        stream(to, result, static_cast<size_t>(m) * sizeof(Out));
+      else if (!direct_out)
+        store_run(to, out.dtype, loop.stride(0), result, m);
     }
   });
+  if (past_caches) finish_streams();
 }
 
 template <class S>
@@ -81,6 +93,7 @@ bool run_arrays(Body body, DType compute, DType written, const View& out, std::s
   bool arrays = is_array(out, written) && in[0].given();
   for (const View& view : in) arrays = arrays && (!view.given() || is_array(view, compute));
   if (!arrays) return false;
+  if (streams(out, in)) return false;
   parallel_for(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
     std::array<const void*, StridedLoop::max_views> pointers;
     const int64_t offset = begin * static_cast<int64_t>(size_of(compute));

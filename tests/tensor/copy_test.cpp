@@ -1,8 +1,9 @@
-// Copies between layouts: sizes on both sides of the squares that transpositions move.
+// Copies between layouts: sizes on both sides of the squares that transpositions move; large results.
 #include <doctest/doctest.h>
 
 #include <array>
 
+#include "autograd/ops.h"
 #include "tensor/index.h"
 #include "tests/values.h"
 
@@ -67,4 +68,25 @@ TEST_CASE("copies: a part of a transposed tensor, and nothing beside it") {
   CHECK(part.sum().item<double>() == sum);
   CHECK(all.sum().item<double>() == sum);
   CHECK(make({}, {0, 3}).t().contiguous().numel() == 0);
+}
+
+TEST_CASE("copies and pointwise ops: results so large that they are written past the caches") {
+  const Device cpu("cpu");
+  for (const Shape& shape : {Shape{4096, 2048}, Shape{3001, 2999}}) {  // of whole cache lines, and not
+    CAPTURE(to_string(shape));
+    // Most of them the bits of a float32 that is no number, and must stay.
+    constexpr int32_t first = 0x7f800000 - 1'000'000;
+    const Tensor x = (arange(shape.numel(), {.dtype = int32, .device = cpu}) + first).view(shape);
+    const Tensor turned = x.t().contiguous();
+    CHECK(all(eq(turned.t(), x)).item<bool>());
+    CHECK(all(eq(x + 1, x.clone().add_(1))).item<bool>());  // in place is written as usual
+    const Tensor row = arange(shape[1], {.dtype = int32, .device = cpu});
+    CHECK(all(eq((x + row) - row, x)).item<bool>());
+    const Tensor real = (x - first).to(float32);  // whole numbers, all of which float32 has
+    CHECK(all(eq(real.to(float64), x.to(float64) - first)).item<bool>());
+    CHECK(all(eq(real * 2, real + real)).item<bool>());
+    CHECK(all(eq((real * 2).to(int32), (x - first) * 2)).item<bool>());
+  }
+  const Tensor half = rand({5000, 4000}, {.dtype = float16, .device = cpu});
+  CHECK(all(eq(half.t().contiguous().t(), half)).item<bool>());
 }
