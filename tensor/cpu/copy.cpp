@@ -135,13 +135,12 @@ class Square {
 /// each element would wait for a cache line of its own, and the lines of one run push each other out of the
 /// cache where strides are powers of two.
 template <class T>
-void move_squares(T* out, const T* in, const StridedLoop& loop, int across) {
+void move_squares(T* out, const T* in, const StridedLoop& loop, int across, bool streams) {
   const int inner = loop.dims() - 1;
   const int64_t in_step = loop.stride(inner, 1), out_step = loop.stride(across, 0);
   const int64_t per_row = (loop.size(inner) + kSide - 1) / kSide,
                 rows = (loop.size(across) + kSide - 1) / kSide;
   const int64_t squares = loop.size() / loop.size(inner) / loop.size(across) * rows * per_row;
-  const bool streams = static_cast<size_t>(loop.size()) * sizeof(T) >= kStreamBytes;
   parallel_for(squares, kGrain / (kSide * kSide), [&](int64_t begin, int64_t end) {
     Square<T> square;
     for (int64_t s = begin; s < end; ++s) {
@@ -193,7 +192,9 @@ void copy(const View& out, const View& in) {
   const std::array<const View*, 2> views{&out, &in};
   const StridedLoop loop(views);
   if (const int across = transposed_dim(loop); across >= 0 && out.dtype == in.dtype) {
-    const auto move = [&]<class T>(T) { move_squares(out.as<T>(), in.as<T>(), loop, across); };
+    const auto move = [&]<class T>(T) {
+      move_squares(out.as<T>(), in.as<T>(), loop, across, is_streamed(out));
+    };
     switch (size_of(out.dtype)) {
       case 8:
         return move(double{});

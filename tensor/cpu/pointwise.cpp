@@ -15,7 +15,7 @@ constexpr int64_t kGrain = 16384;
 
 /// Whether a result is to be written past the caches: it is large, and does not take an operand's place.
 bool streams(const View& out, std::span<const View> in) {
-  return static_cast<size_t>(out.numel()) * size_of(out.dtype) >= kStreamBytes &&
+  return is_streamed(out) &&
          std::ranges::none_of(in, [&](const View& view) { return view.data == out.data; });
 }
 

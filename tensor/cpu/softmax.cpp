@@ -9,6 +9,7 @@
 #include "tensor/cpu/lines.h"
 #include "tensor/cpu/pointwise_loop.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/stream.h"
 
 namespace mezzo::cpu {
 namespace {
@@ -237,6 +238,7 @@ void softmax_as(const View& out, const View& in, int dim, bool log) {
   const std::array<const View*, 2> views{&in, &out};
   const Columns columns = lines_along(views, dim);
   if (columns.are_lines()) return softmax_lines<T>(columns, out, in, log);
+  const bool streamed = is_streamed(out);
   columns.for_strips([&](int64_t strip) {
     const int64_t lanes = columns.lanes(strip);
     T largest[kChunk], sum[kChunk];
@@ -245,7 +247,8 @@ void softmax_as(const View& out, const View& in, int dim, bool log) {
     for_strip(columns, strip, [&](const Columns::Offsets& at, int64_t n) {
       T x_buffer[kChunk], buffer[kChunk];
       const T* x = read_run(in, at[0], columns.stride(0), n, x_buffer);
-      T* y = write_run(out, at[1], columns.stride(1), n, buffer);
+      T* const memory = memory_run<T>(out, at[1], columns.stride(1), n);
+      T* const y = memory && !streamed ? memory : buffer;
       const int64_t ahead = distance_ahead(columns, 0, x == x_buffer),
                     ahead_out = distance_ahead(columns, 1, y == buffer);
       for_lane_vectors<T>(lanes, n, [&](int64_t i, int64_t j, int64_t m) {
@@ -254,8 +257,12 @@ void softmax_as(const View& out, const View& in, int dim, bool log) {
         const V shifted = V::load(x + i, m, 0) - V::load(largest + j, m, 0), scale = V::load(sum + j, m, 0);
         (log ? shifted - scale : exp(shifted) * scale).store(y + i, m);
       });
-      write_back(out, at[1], columns.stride(1), n, y);
+      if (memory && streamed)
+        stream(memory, y, static_cast<size_t>(n) * sizeof(T));
+      else
+        write_back(out, at[1], columns.stride(1), n, y);
     });
+    if (streamed) finish_streams();
   });
 }
 

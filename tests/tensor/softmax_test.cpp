@@ -177,6 +177,18 @@ TEST_CASE("softmax kernels: columns side by side, whatever comes first in them")
   }
 }
 
+TEST_CASE("softmax: columns whose result is written past the caches, and the same in halves, which are not") {
+  const Tensor x = rand({16384, 528});
+  for (const bool log : {false, true}) {
+    const auto half = [&](int64_t first) {
+      const Tensor part = x.narrow(1, first, 264);
+      return log ? log_softmax(part, 0) : softmax(part, 0);
+    };
+    const Tensor whole = log ? log_softmax(x, 0) : softmax(x, 0), halves = cat({half(0), half(264)}, 1);
+    CHECK((whole / halves - 1).abs().max().item<double>() < 1e-6);
+  }
+}
+
 TEST_CASE("softmax: the same bits for any number of threads") {
   const Tensor x = rand({300, 700}, {.device = test_device()});
   const int threads = num_threads();
