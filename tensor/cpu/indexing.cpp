@@ -6,6 +6,7 @@
 
 #include "tensor/cpu/columns.h"
 #include "tensor/cpu/kernel_families.h"
+#include "tensor/cpu/stream.h"
 
 namespace mezzo::cpu {
 namespace {
@@ -32,14 +33,17 @@ void gather_as(const View& out, const View& in, const View& index, int dim) {
   const std::array<const View*, 3> views{&out, &source, &index};
   const StridedLoop loop(views);
   const int64_t step = in.strides[dim], to = loop.stride(0), from = loop.stride(1), next = loop.stride(2);
+  const bool streamed = next == 0 && to == 1 && from == 1 && is_streamed(out);
   parallel_for(loop.size(), kParallelElements, [&](int64_t begin, int64_t end) {
     loop.for_runs(begin, end, [&](const StridedLoop::Offsets& at, int64_t n) {
       T* y = out.as<T>() + at[0];
       const T* x = in.as<T>() + at[1];
       const int64_t* position = index.as<int64_t>() + at[2];
+      if (streamed) return stream(y, x + *position * step, static_cast<size_t>(n) * sizeof(T));
       if (next == 0) return copy_run(y, to, x + *position * step, from, n);
       for (int64_t i = 0; i < n; ++i) y[i * to] = x[i * from + position[i * next] * step];
     });
+    if (streamed) finish_streams();
   });
 }
 

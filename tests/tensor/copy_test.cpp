@@ -70,7 +70,7 @@ TEST_CASE("copies: a part of a transposed tensor, and nothing beside it") {
   CHECK(make({}, {0, 3}).t().contiguous().numel() == 0);
 }
 
-TEST_CASE("copies and pointwise ops: results so large that they are written past the caches") {
+TEST_CASE("copies, rows by position, pointwise ops: results so large that they are written past the caches") {
   const Device cpu("cpu");
   for (const Shape& shape : {Shape{4096, 2048}, Shape{3001, 2999}}) {  // of whole cache lines, and not
     CAPTURE(to_string(shape));
@@ -80,6 +80,10 @@ TEST_CASE("copies and pointwise ops: results so large that they are written past
     const Tensor turned = x.t().contiguous();
     CHECK(all(eq(turned.t(), x)).item<bool>());
     CHECK(all(eq(x + 1, x.clone().add_(1))).item<bool>());  // in place is written as usual
+    const Tensor last_first = shape[0] - 1 - arange(shape[0], {.device = cpu}),
+                 upside_down = index_select(x, 0, last_first);
+    CHECK(all(eq(upside_down[1], x[shape[0] - 2])).item<bool>());
+    CHECK(all(eq(index_select(upside_down, 0, last_first), x)).item<bool>());
     const Tensor row = arange(shape[1], {.dtype = int32, .device = cpu});
     CHECK(all(eq((x + row) - row, x)).item<bool>());
     const Tensor real = (x - first).to(float32);  // whole numbers, all of which float32 has
