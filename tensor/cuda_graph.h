@@ -14,7 +14,7 @@
 // rates: those that the optimizer's options have when it is replayed; and a replay draws random numbers of
 // its own, those that the step would draw. What cannot be replayed is refused by name: reading a value on the
 // CPU (item, nonzero, skipped), a copy from there, an optimizer's first step. Positions and labels are not
-// checked in it.
+// checked in it. What the step changes in place, each replay changes again: version() counts it.
 #pragma once
 
 #include <functional>

@@ -84,14 +84,14 @@ class Square {
 #pragma omp simd
       for (int64_t l = 0; l < n; ++l) lanes_[k * kSide + l] = to_lane(rows[k * step + l]);
   }
-  /// The square that will be read next, brought towards the cache meanwhile.
-  void turn(const T* next, int64_t step) {
+  /// What has been read, while the square that will be next is brought towards the cache.
+  void turn(int64_t m, int64_t n, const T* next, int64_t step) {
     using Real = std::conditional_t<sizeof(T) == 8, double, float>;
     using Packet = typename Vec<Real>::Packet;
     constexpr int kLanes = Vec<Real>::size;
     static_assert(kSide % kLanes == 0);
-    for (int64_t l = 0; l < kSide; l += kLanes) {
-      for (int64_t k = 0; k < kSide; k += kLanes) {
+    for (int64_t l = 0; l < n; l += kLanes) {
+      for (int64_t k = 0; k < m; k += kLanes) {
         ei::PacketBlock<Packet, kLanes> block;
         for (int r = 0; r < kLanes; ++r) {
           __builtin_prefetch(next + (k + r) * step + l, 0, 2);
@@ -156,7 +156,7 @@ void move_squares(T* out, const T* in, const StridedLoop& loop, int across, bool
       }
       const int64_t m = std::min(kSide, loop.size(inner) - i), n = std::min(kSide, loop.size(across) - j);
       square.read(from, in_step, m, n);
-      square.turn(from + kSide * in_step, in_step);
+      square.turn(m, n, from + kSide * in_step, in_step);
       square.write(to, out_step, m, n, streams);
     }
     if (streams) finish_streams();

@@ -43,6 +43,7 @@ inline int64_t count_grains(std::span<const View> list) {
   return (total + kParallelElements - 1) / kParallelElements;
 }
 
+/// run[i] *= factor for n elements.
 template <class T>
 void multiply(T* run, int64_t n, T factor) {
 #pragma omp simd
