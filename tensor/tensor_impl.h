@@ -10,7 +10,7 @@
 
 namespace mezzo {
 
-struct WeightCast;
+struct WeightCast;  // weight_cast.cpp
 
 struct TensorImpl {
   TensorImpl(std::shared_ptr<Storage> storage, int64_t offset, const Shape& shape, const Shape& strides,

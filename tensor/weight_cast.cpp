@@ -7,6 +7,14 @@
 
 namespace mezzo {
 
+/// Data alone, without history.
+struct WeightCast {
+  Tensor data;
+  uint32_t version;  ///< of the weight's memory when it was made
+  uint64_t capture;  ///< in which it was made: a graph's memory holds nothing before its replay, and a graph
+                     ///< must make its own. 0: in none.
+};
+
 namespace {
 
 /// Guards the `cast` of every tensor: it is held for a comparison, not while casting.

@@ -6,14 +6,6 @@
 
 namespace mezzo {
 
-/// Data alone, without history.
-struct WeightCast {
-  Tensor data;
-  uint32_t version;  ///< of the weight's memory when it was made
-  uint64_t capture;  ///< in which it was made: a graph's memory holds nothing before its replay, and a graph
-                     ///< must make its own. 0: in none.
-};
-
 /// The kept cast to `dtype` of the weight as it is; undefined if there is none. Any number of threads may ask
 /// and keep at once.
 Tensor kept_cast(const Tensor& weight, DType dtype);

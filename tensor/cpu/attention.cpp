@@ -64,11 +64,10 @@ class Block {
   /// From now on rows [first, first + rows) of matrix `batch` of a view, to be read: where they lie if they
   /// are whole blocks of T, else a copy.
   void read(const View& view, int64_t batch, int64_t first, int64_t rows) {
-    T* lines = rows % Tile<T>::kRows == 0
-                   ? memory_run<T>(view, offset(view, batch, first), stride(view, 1), columns_)
-                   : nullptr;
-    if (!lines) return copy(view, batch, first, rows);
-    tile_ = {lines, stride(view, 2), Tile<T>::kWidth, columns_};
+    const auto lines =
+        Tile<T>::in_place(view, offset(view, batch, first), stride(view, 2), stride(view, 1), rows, columns_);
+    if (!lines.data) return copy(view, batch, first, rows);
+    tile_ = lines;
   }
   /// The same, to be changed.
   void copy(const View& view, int64_t batch, int64_t first, int64_t rows) {

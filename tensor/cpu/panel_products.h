@@ -57,15 +57,14 @@ class PanelProducts {
     void put_grad(int64_t row, const T* line) const { grad_.put(row, line); }
     /// Forward, instead of put_input: rows of x where they lie, if they can be read so.
     bool take_input(const View& x, int64_t row, int64_t rows) {
-      T* lines = lines_of(x, row, rows);
-      if (lines) input_ = {lines, x.strides[0], Tile<T>::kWidth, x.shape[1]};
-      return lines != nullptr;
+      const Tile<T> lines = lines_of(x, row, rows);
+      if (lines.data) input_ = lines;
+      return lines.data != nullptr;
     }
     /// Results of `columns` columns go to rows of `out` if they can be written there, else to memory of ours.
     void put_result_in(const View& out, int64_t row, int64_t rows, int64_t columns) {
-      T* lines = columns % Tile<T>::kWidth == 0 ? lines_of(out, row, rows) : nullptr;
-      result_ = lines ? Tile<T>{lines, out.strides[0], Tile<T>::kWidth, columns}
-                      : Tile<T>::in_rows(memory_, columns);
+      const Tile<T> lines = lines_of(out, row, rows);
+      result_ = lines.data && columns % Tile<T>::kWidth == 0 ? lines : Tile<T>::in_rows(memory_, columns);
     }
     const T* result(int64_t row) const { return result_.at(row, 0); }
     /// result = input weightᵀ + bias, with relu max(0, that). `bias` is filled up to whole panels.
@@ -91,10 +90,11 @@ class PanelProducts {
       return in_rows ? Tile<T>::in_rows(data, columns)
                      : Tile<T>::in_panels(data, products_.tile_rows_, columns);
     }
-    /// Address of rows of a matrix if these are whole blocks of T.
-    static T* lines_of(const View& matrix, int64_t row, int64_t rows) {
-      if (!matrix.given() || rows % Tile<T>::kRows != 0) return nullptr;
-      return memory_run<T>(matrix, row * matrix.strides[0], matrix.strides[1], matrix.shape[1]);
+    /// Rows of a matrix where they lie.
+    static Tile<T> lines_of(const View& matrix, int64_t row, int64_t rows) {
+      if (!matrix.given()) return {};
+      return Tile<T>::in_place(matrix, row * matrix.strides[0], matrix.strides[0], matrix.strides[1], rows,
+                               matrix.shape[1]);
     }
 
     const PanelProducts& products_;

@@ -88,12 +88,11 @@ bool is_array(const View& view, DType dtype) {
 }
 
 /// Runs `body` where every view is an array of what it reads and writes: most calls, and for small tensors
-/// the loop over strides would be most of the work. False if one is not.
+/// the loop over strides would be most of the work. False if one is not, or the result is to pass the caches.
 bool run_arrays(Body body, DType compute, DType written, const View& out, std::span<const View> in) {
   bool arrays = is_array(out, written) && in[0].given();
   for (const View& view : in) arrays = arrays && (!view.given() || is_array(view, compute));
-  if (!arrays) return false;
-  if (streams(out, in)) return false;
+  if (!arrays || streams(out, in)) return false;
   parallel_for(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
     std::array<const void*, StridedLoop::max_views> pointers;
     const int64_t offset = begin * static_cast<int64_t>(size_of(compute));

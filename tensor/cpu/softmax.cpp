@@ -1,13 +1,13 @@
-// Softmax along one dimension: three passes over a line, or over a strip of lines side by side, that stays in
-// the cache (largest, sum of exponentials, result), its gradient in two. Arithmetic is in T, float or double;
-// chunks of a line and blocks of a strip are added up in double.
+// Softmax along one dimension. Over a line that stays in the cache in three passes: largest, sum of
+// exponentials, result. Over a strip of lines side by side in two readings of memory: largest and sum,
+// result. Its gradient takes two. Arithmetic is in T, float or double; chunks of a line and blocks of a strip
+// are added up in double.
 #include <functional>
 #include <limits>
 
 #include "tensor/cpu/columns.h"
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/cpu/lines.h"
-#include "tensor/cpu/pointwise_loop.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/stream.h"
 
@@ -107,18 +107,10 @@ void softmax_grad_lines(const Columns& columns, const View& grad_in, const View&
 
 // --- strips
 
-struct Exponential {
-  template <class T>
-  static T apply(T x) {
-    return pointwise::Exp::value(x);
-  }
-};
-
 /// values[i] = e^values[i].
 template <class T>
 void exponentiate(T* values, int64_t n) {
-  const void* in = values;
-  body<T, 1, Exponential>(values, &in, n);
+  fill_line(values, n, [&](int64_t i, int64_t m) { return exp(Vec<T>::load(values + i, m, 0)); });
 }
 
 /// f(offsets, n) for all pieces of a strip in order.
@@ -238,7 +230,7 @@ void softmax_as(const View& out, const View& in, int dim, bool log) {
   const std::array<const View*, 2> views{&in, &out};
   const Columns columns = lines_along(views, dim);
   if (columns.are_lines()) return softmax_lines<T>(columns, out, in, log);
-  const bool streamed = is_streamed(out);
+  const bool streamed = is_streamed(out) && out.dtype == dtype_of<T> && columns.stride(1) == 1;
   columns.for_strips([&](int64_t strip) {
     const int64_t lanes = columns.lanes(strip);
     T largest[kChunk], sum[kChunk];
@@ -247,8 +239,7 @@ void softmax_as(const View& out, const View& in, int dim, bool log) {
     for_strip(columns, strip, [&](const Columns::Offsets& at, int64_t n) {
       T x_buffer[kChunk], buffer[kChunk];
       const T* x = read_run(in, at[0], columns.stride(0), n, x_buffer);
-      T* const memory = memory_run<T>(out, at[1], columns.stride(1), n);
-      T* const y = memory && !streamed ? memory : buffer;
+      T* y = streamed ? buffer : write_run(out, at[1], columns.stride(1), n, buffer);
       const int64_t ahead = distance_ahead(columns, 0, x == x_buffer),
                     ahead_out = distance_ahead(columns, 1, y == buffer);
       for_lane_vectors<T>(lanes, n, [&](int64_t i, int64_t j, int64_t m) {
@@ -257,8 +248,8 @@ void softmax_as(const View& out, const View& in, int dim, bool log) {
         const V shifted = V::load(x + i, m, 0) - V::load(largest + j, m, 0), scale = V::load(sum + j, m, 0);
         (log ? shifted - scale : exp(shifted) * scale).store(y + i, m);
       });
-      if (memory && streamed)
-        stream(memory, y, static_cast<size_t>(n) * sizeof(T));
+      if (streamed)
+        stream(address(out, at[1]), y, static_cast<size_t>(n) * sizeof(T));
       else
         write_back(out, at[1], columns.stride(1), n, y);
     });

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tensor/cpu/runs.h"
 #include "tensor/cpu/vec.h"
 
 namespace mezzo::cpu {
@@ -34,6 +35,13 @@ struct Tile {
     return {data, kWidth, padded_rows(rows) * kWidth, columns};
   }
   static Tile in_rows(T* data, int64_t columns) { return {data, row_length(columns), kWidth, columns}; }
+  /// `rows` rows of a view where they lie, the first at `offset`, `row_stride` apart; without data if they
+  /// are not whole blocks of T.
+  static Tile in_place(const View& view, int64_t offset, int64_t row_stride, int64_t stride, int64_t rows,
+                       int64_t columns) {
+    T* data = rows % kRows == 0 ? memory_run<T>(view, offset, stride, columns) : nullptr;
+    return {data, row_stride, kWidth, columns};
+  }
 
   T* data;
   int64_t row_stride, panel_stride;  ///< elements to the next row, to the next panel

@@ -106,13 +106,7 @@ TEST_CASE("without weight decay an infinite parameter stays out of its gradient,
     CHECK(m[0] == m[1]);
     CHECK(v[0] == v[1]);
     Elements buffer(float32, {2});
-    sgd(table(reference), {p.view(), g.view(), buffer.view(), steps_before(1)},
-        {.state = {number(.1)},
-         .momentum = .9,
-         .dampening = 0,
-         .weight_decay = 0,
-         .nesterov = false,
-         .maximize = false});
+    sgd(table(reference), {p.view(), g.view(), buffer.view(), steps_before(1)}, sgd_args(.1));
     CHECK(p[0] == INFINITY);
     CHECK(buffer[0] == 2);
   }
@@ -221,18 +215,19 @@ TEST_CASE("optimizers on the CPU agree with the naive loops") {
         most.fill([&](int64_t) { return 0.1 + static_cast<double>(random() % 1000) / 500; });
         for (bool option : {false, true}) {  // amsgrad, and momentum
           Elements p2 = p, m2 = m, v2 = v, most2 = most, gradient = g;
-          const SgdArgs sgd_args{.state = {number(.01)},
-                                 .momentum = .9,
-                                 .dampening = .1,
-                                 .weight_decay = .1,
-                                 .nesterov = option,
-                                 .maximize = option};
+          const SgdArgs momentum_args{.state = {number(.01)},
+                                      .momentum = .9,
+                                      .dampening = .1,
+                                      .weight_decay = .1,
+                                      .nesterov = option,
+                                      .maximize = option};
           const auto step = [&](bool reference, Elements& param, Elements& first, Elements& second,
                                 Elements& third) {
             const Kernels kernels = table(reference);
             adam(kernels, adam_tensors(5, param, g, first, second, option ? third.view() : View{}),
                  adam_args(0.01, 0.1));
-            sgd(kernels, {param.view(), g.view(), option ? first.view() : View{}, steps_before(2)}, sgd_args);
+            sgd(kernels, {param.view(), g.view(), option ? first.view() : View{}, steps_before(2)},
+                momentum_args);
           };
           step(false, p, m, v, most);
           step(true, p2, m2, v2, most2);
@@ -242,7 +237,7 @@ TEST_CASE("optimizers on the CPU agree with the naive loops") {
             // Adam's parameter may be rounded to one side here and to the other there; SGD's buffer reads it.
             const double rounding = 2 * epsilon(dtype) * std::abs(p2[i]);
             REQUIRE(near(p[i], p2[i], rounding + error));
-            REQUIRE(near(m[i], m2[i], sgd_args.weight_decay * rounding + error));
+            REQUIRE(near(m[i], m2[i], momentum_args.weight_decay * rounding + error));
             REQUIRE(near(v[i], v2[i], error));
             REQUIRE(near(most[i], most2[i], error));
           }
@@ -276,13 +271,7 @@ TEST_CASE("a parameter's cast is written with it: to the bit what a cast afterwa
           tensors.cast = by_adam.view();
           adam(table(reference), tensors, adam_args(.01));
           check_cast(by_adam);
-          sgd(table(reference), {p.view(), g.view(), m.view(), steps_before(2), by_sgd.view()},
-              {.state = {number(.1)},
-               .momentum = .9,
-               .dampening = 0,
-               .weight_decay = 0,
-               .nesterov = false,
-               .maximize = false});
+          sgd(table(reference), {p.view(), g.view(), m.view(), steps_before(2), by_sgd.view()}, sgd_args(.1));
           check_cast(by_sgd);
         }
       }
@@ -308,13 +297,9 @@ TEST_CASE("a step whose gradients are not finite changes nothing, and is not cou
       adam(table(reference), tensors, args);
       CHECK((cast[1] == 7) == (found != 0));
       const SgdTensors others{p.view(), g.view(), buffer.view(), steps_before(1)};
-      sgd(table(reference), others,
-          {.state = args.state,
-           .momentum = .9,
-           .dampening = 0,
-           .weight_decay = 0,
-           .nesterov = false,
-           .maximize = false});
+      SgdArgs other_args = sgd_args(.1);
+      other_args.state = args.state;
+      sgd(table(reference), others, other_args);
       CHECK((p[1] == -2) == (found != 0));
       CHECK((g[1] == 1) == (found != 0));
       CHECK((m[1] == 0) == (found != 0));

@@ -37,6 +37,16 @@ inline AdamArgs adam_args(double lr, double weight_decay = 0, bool decoupled = f
           .maximize = false};
 }
 
+/// With momentum.
+inline SgdArgs sgd_args(double lr) {
+  return {.state = {number(lr)},
+          .momentum = .9,
+          .dampening = 0,
+          .weight_decay = 0,
+          .nesterov = false,
+          .maximize = false};
+}
+
 /// One parameter's tensors, at step t.
 inline AdamTensors adam_tensors(int64_t t, Elements& param, Elements& grad, Elements& first, Elements& second,
                                 const View& most = {}) {
