@@ -6,6 +6,7 @@
 #include "amp/weight_cast.h"
 #include "autograd/ops.h"
 #include "tensor/backend.h"
+#include "tensor/cpu_check.h"
 
 namespace mezzo::amp {
 
@@ -117,9 +118,8 @@ Support support(const Device& device, DType dtype) {
   }
   if (device.type == Device::Type::reference)
     return {Level::emulated, "the naive kernels compute in float64"};
-#if defined(__x86_64__)
-  if (dtype == bfloat16 && __builtin_cpu_supports("avx512bf16")) return {Level::native, "AVX512_BF16"};
-#endif
+  if (const std::string_view unit = cpu::product_unit(dtype); !unit.empty())
+    return {Level::native, std::string(unit)};
   return {Level::emulated, "values are stored in 16 bits and computed in float32"};
 }
 

@@ -82,7 +82,8 @@ class Training(Task):
         torch = {name: ms[name] for name in ms if name not in ("mezzo", "products")}
         best = min(torch, key=torch.get, default=None)
         gflop = median([r for form in self.results.values() for r in form], "step_gflop")
-        peaks = [result[DTYPES[amp]]["gflops"] for result in limits if result.get(DTYPES[amp])]
+        # 16-bit products may run as float32's, where those are faster.
+        peaks = [result[dtype]["gflops"] for result in limits for dtype in {"float32", DTYPES[amp]} if result.get(dtype)]
         mezzo_ms = ms["mezzo"]
         row = {
             "workload": self.name, "amp": amp, "mezzo_ms": mezzo_ms, "torch_ms": torch.get(best), "ratio": mezzo_ms / torch[best] if best else None,

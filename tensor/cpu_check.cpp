@@ -69,6 +69,11 @@ void check_cpu_features(std::span<const std::string_view> needed, std::span<cons
        "build on this machine, or for older ones: -Dcpu=x86-64-v3 needs AVX2, -Dcpu=x86-64 nothing");
 }
 
+bool cpu_has(std::string_view feature) {
+  const std::vector<std::string_view> has = cpu_features();
+  return std::ranges::find(has, feature) != has.end();
+}
+
 void check_cpu() { check_cpu_features(cpu::built_for, cpu_features()); }
 
 }  // namespace mezzo

@@ -124,9 +124,11 @@ struct Method {
   bool by_onednn = false;
   DType dtype;
 
-  Method(const View& out, const View& input, const View& weight) : dtype(product_dtype(out.dtype)) {
+  Method(const View& out, const View& input, const View& weight) {
     const bool empty = out.numel() == 0 || input.numel() == 0 || weight.numel() == 0;
-    if constexpr (onednn::available) by_onednn = !empty && onednn::multiplies(dtype);
+    const int64_t pixels = out.shape[0] * out.shape[2] * out.shape[3];
+    dtype = product_dtype(out.dtype, pixels);
+    if constexpr (onednn::available) by_onednn = !empty && onednn::multiplies(dtype, pixels);
     if (!by_onednn) dtype = compute_type(dtype);
   }
 

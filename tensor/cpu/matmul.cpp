@@ -8,6 +8,7 @@
 #include "tensor/cpu/onednn/products.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu_check.h"
 
 namespace mezzo::cpu {
 namespace {
@@ -141,7 +142,7 @@ bool same_in_every_batch(const View& view) {
 
 void multiply(const View& out, const View& a, const View& b, const View& bias) {
   if constexpr (onednn::available) {
-    if (onednn::multiplies(out.dtype)) return onednn::matmul(out, a, b, bias);
+    if (onednn::multiplies(out.dtype, size_at(out, 2))) return onednn::matmul(out, a, b, bias);
   }
   fill_with_bias(out, bias, out.shape.dim() - 1);
   add_product(out, a, b);
@@ -149,9 +150,14 @@ void multiply(const View& out, const View& a, const View& b, const View& bias) {
 
 }  // namespace
 
-DType product_dtype(DType dtype) {
+std::string_view product_unit(DType dtype) {
+  if constexpr (onednn::available) return dtype == DType::bfloat16 ? onednn::bfloat16_unit() : "";
+  return "";
+}
+
+DType product_dtype(DType dtype, int64_t rows) {
   if constexpr (onednn::available) {
-    if (onednn::multiplies(dtype)) return dtype;
+    if (onednn::multiplies(dtype, rows)) return dtype;
   }
   return compute_type(dtype);
 }
@@ -190,7 +196,7 @@ void matmul(const View& out, const View& a, const View& b, const View& bias) {
       has_strides(a, contiguous_strides(a.shape))) {
     return matmul(rows_of(out), rows_of(a), first_matrix(b), bias);
   }
-  const DType dtype = product_dtype(out.dtype);
+  const DType dtype = product_dtype(out.dtype, size_at(out, 2));
   const Shape left_strides = expanded_together(a, b) ? contiguous_strides(a.shape) : matrix_strides(a, dtype);
   const StagedInput left(a, dtype, left_strides), right(b, dtype, matrix_strides(b, dtype)),
       offset(bias, dtype, {1});

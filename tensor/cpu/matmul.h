@@ -5,9 +5,9 @@
 
 namespace mezzo::cpu {
 
-/// The dtype that products of `dtype` run in: float32 for a 16-bit type that the library below does not
-/// multiply.
-DType product_dtype(DType dtype);
+/// The dtype in which `rows` rows of `dtype` are multiplied: float32 for a 16-bit type that the library below
+/// does not multiply, or more slowly.
+DType product_dtype(DType dtype, int64_t rows);
 
 /// out[..., c, ...] = bias[c], c counting dimension `dim`, or 0 if bias is not given: what sums of products
 /// start from.

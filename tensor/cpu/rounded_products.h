@@ -17,7 +17,7 @@ class RoundedProducts {
 
   /// Whether it is faster than panels.
   static bool serve(DType dtype, int64_t C, int64_t O) {
-    return dtype == DType::bfloat16 && onednn::multiplies_in_hardware(dtype) && C >= 32 && O >= 32;
+    return dtype == DType::bfloat16 && !onednn::bfloat16_unit().empty() && C >= 32 && O >= 32;
   }
 
   RoundedProducts(const View& weight, int64_t rows, const ProductUse& use)

@@ -36,6 +36,11 @@ TEST_CASE("a lesser processor is told what it lacks and which option helps") {
   CHECK(text.find("-Dcpu=x86-64-v3") != std::string::npos);
 }
 
+TEST_CASE("this processor has what every x86-64 has, and nothing unheard of") {
+  CHECK(cpu_has("sse2"));
+  CHECK(!cpu_has("sse9000"));
+}
+
 TEST_CASE("a feature is matched by its whole name") {
   CHECK(complaint({"avx"}, {"avx2"}).find(": avx;") != std::string::npos);
 }

@@ -8,6 +8,7 @@
 #include "tensor/cpu/onednn/products.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu_check.h"
 
 namespace mezzo::cpu::onednn {
 namespace {
@@ -33,6 +34,11 @@ using Plans = std::unordered_map<Key, Plan, Hash>;
 Plans& plans() {
   thread_local Plans instance;
   return instance;
+}
+
+bool has_isa(dnnl_cpu_isa_t isa) {
+  static const int effective = static_cast<int>(dnnl::get_effective_cpu_isa());
+  return (effective & isa) == isa;
 }
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -88,24 +94,21 @@ dnnl::memory::desc any_layout(const dnnl::memory::desc& desc) {
   return {desc.dims(), desc.data_type(), dnnl::memory::format_tag::any};
 }
 
-bool multiplies(DType dtype) {
+std::string_view bfloat16_unit() {
+  // From Sapphire Rapids on, vdpbf16ps takes Intel's processors as long as four products of vectors of
+  // float32, which do twice its work; they have AMX for it, which a virtual machine may hide.
+  static const bool slow = __builtin_cpu_is("intel") && cpu_has("avx512fp16");
+  if (has_tiles(DType::bfloat16)) return "AMX";
+  return has_isa(dnnl_cpu_isa_avx512_core_bf16) && !slow ? "AVX512_BF16" : "";
+}
+
+bool multiplies(DType dtype, int64_t rows) {
+  constexpr int64_t kFewRows = 8;
   if (dtype != DType::bfloat16) return dtype == DType::float32;
-  static const bool has_avx512 = (static_cast<int>(dnnl::get_effective_cpu_isa()) &
-                                  dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-  return has_avx512;
+  return rows <= kFewRows ? has_isa(dnnl_cpu_isa_avx512_core) : !bfloat16_unit().empty();
 }
 
-bool multiplies_in_hardware(DType dtype) {
-  static const bool has_bf16 = (static_cast<int>(dnnl::get_effective_cpu_isa()) &
-                                dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
-  return dtype == DType::float32 || (dtype == DType::bfloat16 && has_bf16);
-}
-
-bool has_tiles(DType dtype) {
-  static const bool has_amx = (static_cast<int>(dnnl::get_effective_cpu_isa()) &
-                               dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
-  return dtype == DType::bfloat16 && has_amx;
-}
+bool has_tiles(DType dtype) { return dtype == DType::bfloat16 && has_isa(dnnl_cpu_isa_avx512_core_amx); }
 
 Plan* find_plan(const Key& key) {
   const auto found = plans().find(key);

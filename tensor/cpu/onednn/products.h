@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "tensor/kernels.h"
 
@@ -14,10 +15,13 @@ inline constexpr bool available = true;
 inline constexpr bool available = false;
 #endif
 
-/// Whether oneDNN multiplies `dtype` on this processor: float32, and bfloat16 from AVX-512 on.
-bool multiplies(DType dtype);
-/// Whether the processor itself multiplies it: bfloat16 with AVX512_BF16. Without, float32 is faster.
-bool multiplies_in_hardware(DType dtype);
+/// Whether oneDNN multiplies `rows` rows of `dtype` by a matrix on this processor in no more time than they
+/// take as float32, with the conversion: float32 itself, bfloat16 where the processor multiplies that at its
+/// rate or more, and for a few rows, since the matrix is then read but once, from AVX-512 on.
+bool multiplies(DType dtype, int64_t rows);
+
+/// "AMX" or "AVX512_BF16" if many rows of bfloat16 are multiplied so, else empty.
+std::string_view bfloat16_unit();
 
 /// As in the table of kernels, for such a dtype and nothing empty. `out` is row-major; rows or columns of `a`
 /// and `b` have stride 1 and their elements do not overlap.
