@@ -30,11 +30,12 @@ ops::PointwisePlan check_change(std::string_view name, Inputs in) {
   const Tensor &x = in[0], b = in.size() > 1 ? in[1] : Tensor();
   check_writable(name, x, wants_record(in));
   check_inputs(name, in, true);
-  if (const Device device = ops::device_of(in); device != x.device()) {
-    fail(name, text("the result is on ", to_string(device), " and cannot be kept on ", to_string(x.device())),
+  const ops::PointwisePlan plan = ops::plan_pointwise(name, in, S::result, S::first_selects);
+  if (plan.device != x.device()) {
+    fail(name,
+         text("the result is on ", to_string(plan.device), " and cannot be kept on ", to_string(x.device())),
          {{"tensor", x}, {"b", b}});
   }
-  const ops::PointwisePlan plan = ops::plan_pointwise(name, in, S::result, S::first_selects);
   ops::Pointwise<S>{}.check(in);
   if (plan.shape != x.shape()) {
     fail(name, text("the result has shape ", to_string(plan.shape), " and does not fit in place"),

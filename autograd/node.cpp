@@ -183,11 +183,14 @@ void separate(Tensor& output, Inputs inputs) {
 void attach(const std::shared_ptr<Node>& node, const Tensor& output) {
   TensorImpl& impl = *output.impl();
   const auto index = static_cast<int>(node->outputs.size());
-  node->outputs.push_back({impl.shape, impl.dtype, impl.storage->device()});
+  OutputInfo& info = node->outputs.emplace_back();
+  info.shape = impl.shape;
+  info.dtype = impl.dtype;
+  info.device = impl.storage->device();
   if (!is_floating(impl.dtype)) return;  // such an output carries no gradient
   if (impl.grad_fn) {  // changed in place: it keeps the new gradient; hooks saw the old value and stay there
     auto& before = impl.grad_fn->outputs[static_cast<size_t>(impl.output_index)].retains;
-    node->outputs.back().retains = std::exchange(before, {});
+    info.retains = std::exchange(before, {});
   }
   impl.grad_fn = node;
   impl.output_index = index;

@@ -46,15 +46,16 @@ DType default_dtype(Scalar value) { return value.dtype() == float64 ? float32 : 
 
 size_t checked_bytes(std::string_view op, const Shape& shape, DType dtype) {
   size_t bytes = size_of(dtype);
+  bool empty = false, too_many = false;
   for (int64_t size : shape) {
     if (size < 0) fail(op, text("size ", size, " is negative; shape ", to_string(shape)));
+    empty |= size == 0;
+    too_many |= __builtin_mul_overflow(bytes, static_cast<size_t>(size), &bytes) || bytes > PTRDIFF_MAX;
   }
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
-  for (int64_t size : shape) {
-    if (__builtin_mul_overflow(bytes, static_cast<size_t>(size), &bytes) || bytes > PTRDIFF_MAX) {
-      fail(op, text("a tensor of shape ", to_string(shape), ' ', name_of(dtype),
-                    " has more bytes than can be addressed"));
-    }
+  if (empty) return 0;
+  if (too_many) {
+    fail(op, text("a tensor of shape ", to_string(shape), ' ', name_of(dtype),
+                  " has more bytes than can be addressed"));
   }
   return bytes;
 }

@@ -5,7 +5,7 @@
 
 namespace mezzo::ops {
 
-bool is_cpu_scalar(const Tensor& x) { return x.device().type == Device::Type::cpu && x.shape().empty(); }
+bool is_cpu_scalar(const Tensor& x) { return x.shape().empty() && x.device().type == Device::Type::cpu; }
 
 void check_same_dtype(std::string_view op, std::initializer_list<Operand> operands) {
   const Tensor& first = operands.begin()->tensor;

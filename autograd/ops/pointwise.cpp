@@ -15,7 +15,7 @@ Device device_of(Inputs in) {
     if (!x.defined() || x.impl()->is_number) continue;
     if (!found || is_cpu_scalar(*found)) found = &x;
   }
-  if (found) return found->device();
+  if (found) return found->impl()->storage->device();
   return in.empty() || !in[0].defined() ? Device() : in[0].device();
 }
 
@@ -70,7 +70,7 @@ PointwisePlan plan_pointwise(std::string_view op, Inputs in, pointwise::Result r
   DType dtype = promote(in.subspan(first_selects ? 1 : 0));
   if (result == pointwise::Result::floating && !is_floating(dtype)) dtype = float32;
   const DType compute = compute_type(dtype);
-  return {shape, result == pointwise::Result::boolean ? bool_ : dtype, compute};
+  return {shape, result == pointwise::Result::boolean ? bool_ : dtype, compute, device_of(in)};
 }
 
 void refuse_bool(std::string_view op, Inputs in) {
@@ -104,7 +104,7 @@ void run_pointwise_into(const Tensor& out, DType compute, Inputs in, PointwiseKe
 }
 
 Tensor run_pointwise(const PointwisePlan& plan, Inputs in, PointwiseKernel kernel) {
-  const Tensor out = empty_strided(plan.shape, strides_like(in, plan.shape), plan.dtype, device_of(in));
+  const Tensor out = empty_strided(plan.shape, strides_like(in, plan.shape), plan.dtype, plan.device);
   run_pointwise_into(out, plan.compute, in, kernel);
   return out;
 }
@@ -120,9 +120,8 @@ struct Slope {
   /// The gradient's shape and dtype are those of the op's output; the result is brought to the operand's
   /// afterwards.
   static Tensor run(Inputs in, PointwiseKernel kernel) {
-    PointwisePlan plan{joint_shape("slope", in), promote(in), float32};
-    plan.compute = compute_type(plan.dtype);
-    return run_pointwise(plan, in, kernel);
+    const DType dtype = promote(in);
+    return run_pointwise({joint_shape("slope", in), dtype, compute_type(dtype), device_of(in)}, in, kernel);
   }
 
   void check(Inputs in) const {

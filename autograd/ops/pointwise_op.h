@@ -7,12 +7,12 @@
 
 namespace mezzo::ops {
 
-/// Shape, dtype and compute type of a pointwise op on these operands; throws Error if they do not go
-/// together.
+/// What a pointwise op on these operands makes, and how; throws Error if they do not go together.
 struct PointwisePlan {
   Shape shape;
   DType dtype;    ///< of the result
   DType compute;  ///< that the formula runs in
+  Device device;  ///< that it runs on
 };
 PointwisePlan plan_pointwise(std::string_view op, Inputs in, pointwise::Result result, bool first_selects);
 
@@ -46,7 +46,7 @@ struct Pointwise {
   }
 
   Tensor forward(Inputs in, Saver& save, const PointwisePlan& plan) const {
-    const Tensor out = run_pointwise(plan, in, kernels(device_of(in)).pointwise[pointwise::index<S>].value);
+    const Tensor out = run_pointwise(plan, in, kernels(plan.device).pointwise[pointwise::index<S>].value);
     save_for_backward(in, out, save);
     return out;
   }
