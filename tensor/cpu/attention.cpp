@@ -6,13 +6,13 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <utility>
 
 #include "tensor/cpu/ahead.h"
+#include "tensor/cpu/blocks.h"
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/cpu/lines.h"
 #include "tensor/cpu/parallel.h"
-#include "tensor/cpu/runs.h"
-#include "tensor/cpu/scratch.h"
 #include "tensor/cpu/tile_product.h"
 
 namespace mezzo::cpu {
@@ -20,10 +20,15 @@ namespace {
 
 constexpr int64_t kQueries = 64, kKeys = 128;  // of a block: with 64 elements each, 150 KiB of float
 
+// Keys whose panels are kept for all queries of a batch, as long as they stay in a second cache; of more,
+// each block of queries makes them again.
+constexpr int64_t kKeptKeys = 512;
+
+/// Queries of a block: with a causal mask fewer, since all see the keys that the last one sees.
+int64_t block_queries(const AttentionOperands& in) { return in.is_causal ? kQueries / 2 : kQueries; }
+
 template <class T>
 constexpr T kHidden = -std::numeric_limits<T>::infinity();
-
-int64_t size_at(const View& view, int from_end) { return view.shape[view.shape.dim() - from_end]; }
 
 /// Product of all dimensions but the last two.
 int64_t batches_of(const View& view) {
@@ -32,105 +37,14 @@ int64_t batches_of(const View& view) {
   return batches;
 }
 
-/// A block of rows, a left operand or a result of products: in scratch memory, or those of a view where they
-/// lie.
-template <class T>
-class Block {
- public:
-  Block(int64_t most_rows, int64_t columns)
-      : columns_(columns),
-        size_(Tile<T>::size_in_rows(most_rows, columns)),
-        memory_(static_cast<size_t>(size_) * sizeof(T)),
-        tile_(own()) {}
-
-  Tile<T> tile() const { return tile_; }
-  /// Rows from `first` on.
-  Tile<T> rows_from(int64_t first) const {
-    Tile<T> rows = tile();
-    rows.data = row(first);
-    return rows;
-  }
-  T* row(int64_t i) const { return tile_.at(i, 0); }
-  int64_t columns() const { return columns_; }
-  void fill(T value) const { std::fill_n(row(0), size_, value); }
-  void scale(int64_t rows, double factor) const {
-    for (int64_t i = 0; i < rows; ++i) {
-      T* x = row(i);
-#pragma omp simd
-      for (int64_t e = 0; e < columns_; ++e) x[e] *= static_cast<T>(factor);
-    }
-  }
-
-  /// From now on rows [first, first + rows) of matrix `batch` of a view, to be read: where they lie if they
-  /// are whole blocks of T, else a copy.
-  void read(const View& view, int64_t batch, int64_t first, int64_t rows) {
-    const auto lines =
-        Tile<T>::in_place(view, offset(view, batch, first), stride(view, 2), stride(view, 1), rows, columns_);
-    if (!lines.data) return copy(view, batch, first, rows);
-    tile_ = lines;
-  }
-  /// The same, to be changed.
-  void copy(const View& view, int64_t batch, int64_t first, int64_t rows) {
-    tile_ = own();
-    for (int64_t i = 0; i < rows; ++i)
-      load_run(row(i), address(view, offset(view, batch, first + i)), view.dtype, stride(view, 1), columns_);
-  }
-  void write(const View& view, int64_t batch, int64_t first, int64_t rows) const {
-    for (int64_t i = 0; i < rows; ++i)
-      store_run(address(view, offset(view, batch, first + i)), view.dtype, stride(view, 1), row(i), columns_);
-  }
-
-  /// Position of row `row` of matrix `batch`.
-  static int64_t offset(const View& view, int64_t batch, int64_t row) {
-    int64_t offset = row * stride(view, 2);
-    for (int d = view.shape.dim() - 3; d >= 0; --d) {
-      offset += batch % view.shape[d] * view.strides[d];
-      batch /= view.shape[d];
-    }
-    return offset;
-  }
-  static int64_t stride(const View& view, int from_end) {
-    return view.strides[view.strides.dim() - from_end];
-  }
-
- private:
-  Tile<T> own() const { return Tile<T>::in_rows(memory_.template as<T>(), columns_); }
-
-  int64_t columns_, size_;
-  Scratch memory_;
-  Tile<T> tile_;
-};
-
 /// The first rows of matrix `batch` of each view, which blocks will read next.
 template <class T>
 Ahead ahead_of(std::initializer_list<const View*> views, int64_t batch) {
   Ahead ahead;
   for (const View* view : views)
-    ahead.add(*view, Block<T>::offset(*view, batch, 0), std::min(kKeys, size_at(*view, 2)));
+    ahead.add(*view, offset_of(*view, batch, 0), std::min(kKeys, size_at(*view, 2)));
   return ahead;
 }
-
-/// A block as a right operand: in panels, as it is or transposed.
-template <class T>
-class Packed {
- public:
-  Packed(int64_t most_rows, int64_t most_columns)
-      : memory_(static_cast<size_t>(Tile<T>::size_in_panels(most_rows, most_columns)) * sizeof(T)) {}
-
-  Tile<T> rows(const Block<T>& block, int64_t rows) const {
-    const auto tile = Tile<T>::in_panels(memory_.template as<T>(), rows, block.columns());
-    for (int64_t i = 0; i < rows; ++i) tile.put(i, block.row(i));
-    return tile;
-  }
-  Tile<T> transposed(const Block<T>& block, int64_t rows) const {
-    const auto tile = Tile<T>::in_panels(memory_.template as<T>(), block.columns(), rows);
-    put_transposed(tile, block.row(0), block.tile().row_stride, block.columns(), 0, Tile<T>::panels(rows));
-    return tile;
-  }
-
- private:
-  Scratch memory_;
-};
 
 /// A block of scores, [queries, keys].
 template <class T>
@@ -157,10 +71,8 @@ class Scores {
           row[j] = kHidden<T>;
       if (!in.mask.given()) continue;
       T mask[kKeys];
-      load_run(
-          mask,
-          address(in.mask, Block<T>::offset(in.mask, batch, first + i) + key * Block<T>::stride(in.mask, 1)),
-          in.mask.dtype, Block<T>::stride(in.mask, 1), keys);
+      load_run(mask, address(in.mask, offset_of(in.mask, batch, first + i) + key * stride_at(in.mask, 1)),
+               in.mask.dtype, stride_at(in.mask, 1), keys);
       if (in.mask.dtype == DType::bool_)
         for (int64_t j = 0; j < keys; ++j) row[j] = mask[j] != 0 ? row[j] : kHidden<T>;
       else
@@ -181,13 +93,6 @@ class Scores {
   Block<T> block_;
 };
 
-/// f(key, keys) for the blocks of keys that queries [first, first + queries) can see, in order.
-template <class F>
-void for_key_blocks(const AttentionOperands& in, int64_t first, int64_t queries, F&& f) {
-  const int64_t S = size_at(in.key, 2), end = in.is_causal ? std::min(S, first + queries) : S;
-  for (int64_t key = 0; key < end; key += kKeys) f(key, std::min(kKeys, end - key));
-}
-
 template <class T>
 class Forward {
  public:
@@ -197,55 +102,66 @@ class Forward {
         key_(kKeys, size_at(in.key, 1)),
         value_(kKeys, size_at(in.value, 1)),
         out_(kQueries, size_at(in.value, 1)),
-        lse_(kQueries, 1),
-        packed_(std::max(kKeys, size_at(in.key, 1)), std::max(kKeys, size_at(in.value, 1))) {}
+        keeps_keys_(size_at(in.key, 2) <= kKeptKeys),
+        keys_transposed_(size_at(in.key, 1), keeps_keys_ ? size_at(in.key, 2) : kKeys),
+        values_(keeps_keys_ ? size_at(in.key, 2) : kKeys, size_at(in.value, 1)) {}
 
   /// Queries [first, first + queries) of a batch; `ahead` is fetched meanwhile.
   void run(const View& out, const View& lse, int64_t batch, int64_t first, int64_t queries,
            const Ahead& ahead) {
     ahead_ = ahead;
-    query_.copy(in_.query, batch, first, queries);
-    query_.scale(queries, in_.scale);
-    out_.fill(0);
+    if (std::exchange(batch_, batch) != batch) packed_keys_ = 0;
+    query_.read_scaled(in_.query, batch, first, queries, in_.scale);
+    out_.write(out, batch, first, queries);
+    out_.clear(queries);
     std::fill_n(largest_, queries, kHidden<T>);
     std::fill_n(sum_, queries, T(0));
-    for_key_blocks(in_, first, queries, [&](int64_t key, int64_t keys) {
-      key_.read(in_.key, batch, key, keys);
-      value_.read(in_.value, batch, key, keys);
-      scores_.compute(in_, batch, query_, first, queries, packed_.transposed(key_, keys), key, keys, ahead_);
-      add_block(queries, keys);
-    });
-    for (int64_t i = 0; i < queries; ++i) {
-      const T factor = sum_[i] == 0 ? T(0) : T(1) / sum_[i];
-      for (int64_t e = 0; e < out_.columns(); ++e) out_.row(i)[e] *= factor;
-      *lse_.row(i) = shift(i) + std::log(sum_[i]);
+    const int64_t S = size_at(in_.key, 2), end = in_.is_causal ? std::min(S, first + queries) : S;
+    for (int64_t key = 0; key < end; key += kKeys) {
+      const int64_t keys = std::min(kKeys, end - key), at = keeps_keys_ ? key : 0;
+      if (!keeps_keys_ || key == packed_keys_) pack(batch, key, std::min(kKeys, S - key), at);
+      scores_.compute(in_, batch, query_, first, queries, keys_transposed_.columns_from(at, keys), key, keys,
+                      ahead_);
+      add_block(queries, keys, values_.rows_from(at));
     }
-    out_.write(out, batch, first, queries);
-    lse_.write(lse, batch, first, queries);
+    for (int64_t i = 0; i < queries; ++i) {
+      out_.scale_row(i, sum_[i] == 0 ? T(0) : T(1) / sum_[i]);
+      sum_[i] = shift(i) + std::log(sum_[i]);
+    }
+    out_.finish(out, batch, first, queries);
+    store_run(address(lse, offset_of(lse, batch, first)), lse.dtype, stride_at(lse, 2), sum_, queries);
   }
 
  private:
+  /// Keys and values from `key` on become right operands, at `at`.
+  void pack(int64_t batch, int64_t key, int64_t keys, int64_t at) {
+    key_.read(in_.key, batch, key, keys);
+    keys_transposed_.put_columns(at, key_, keys);
+    value_.read(in_.value, batch, key, keys);
+    values_.put_rows(at, value_, keys);
+    packed_keys_ = key + keys;
+  }
   /// What is taken off the scores of a query: nothing as long as it sees no key.
   T shift(int64_t i) const { return largest_[i] == kHidden<T> ? T(0) : largest_[i]; }
 
-  void add_block(int64_t queries, int64_t keys) {
+  void add_block(int64_t queries, int64_t keys, const Tile<T>& values) {
     for (int64_t i = 0; i < queries; ++i) {
       const T before = largest_[i];
       largest_[i] = std::max(before, largest_of(scores_.row(i), keys));
-      if (largest_[i] == before) continue;
+      if (largest_[i] == before || before == kHidden<T>) continue;  // all the same, or nothing yet
       const T factor = std::exp(before - largest_[i]);
       sum_[i] *= factor;
-      for (int64_t e = 0; e < out_.columns(); ++e) out_.row(i)[e] *= factor;
+      out_.scale_row(i, factor);
     }
     for (int64_t i = 0; i < queries; ++i) sum_[i] += scores_.exponentiate(i, keys, shift(i));
-    multiply(out_.tile(), scores_.tile(keys), packed_.rows(value_, keys), queries, {.accumulate = true},
-             ahead_);
+    multiply(out_.tile(), scores_.tile(keys), values, queries, {.accumulate = true}, ahead_);
   }
 
   const AttentionOperands& in_;
-  Block<T> query_, key_, value_;
-  const Block<T> out_, lse_;
-  const Packed<T> packed_;
+  Block<T> query_, key_, value_, out_;
+  const bool keeps_keys_;
+  const Packed<T> keys_transposed_, values_;
+  int64_t batch_ = -1, packed_keys_ = 0;  ///< of the batch
   const Scores<T> scores_;
   Ahead ahead_;
   T largest_[kQueries], sum_[kQueries];
@@ -253,14 +169,15 @@ class Forward {
 
 template <class T>
 void attention_as(const View& out, const View& lse, const AttentionOperands& in) {
-  const int64_t L = size_at(lse, 2), S = size_at(in.key, 2), blocks = (L + kQueries - 1) / kQueries;
-  const int64_t work = kQueries * std::max<int64_t>(1, S) * (size_at(in.key, 1) + size_at(in.value, 1));
+  const int64_t most = block_queries(in), L = size_at(lse, 2), S = size_at(in.key, 2);
+  const int64_t blocks = (L + most - 1) / most;
+  const int64_t work = most * std::max<int64_t>(1, S) * (size_at(in.key, 1) + size_at(in.value, 1));
   parallel_for(batches_of(in.query) * blocks, 1 + kParallelElements / work, [&](int64_t begin, int64_t end) {
     Forward<T> forward(in);
     for (int64_t k = begin; k < end; ++k) {
-      const int64_t first = k % blocks * kQueries;
+      const int64_t first = k % blocks * most;
       const bool batch_ends = (k + 1) % blocks == 0 && k + 1 < end;
-      forward.run(out, lse, k / blocks, first, std::min(kQueries, L - first),
+      forward.run(out, lse, k / blocks, first, std::min(most, L - first),
                   batch_ends ? ahead_of<T>({&in.value, &in.key, &in.query}, k / blocks + 1) : Ahead());
     }
   });
@@ -278,46 +195,62 @@ class Backward {
         value_(kKeys, size_at(in.value, 1)),
         grad_out_(kQueries, size_at(in.value, 1)),
         out_(kQueries, size_at(in.value, 1)),
-        lse_(kQueries, 1),
-        grad_query_(kQueries, size_at(in.query, 1)),
-        grad_key_(size_at(in.key, 2), size_at(in.key, 1)),
-        grad_value_(size_at(in.value, 2), size_at(in.value, 1)),
-        packed_(std::max({kKeys, size_at(in.key, 1), size_at(in.value, 1)}),
-                std::max({kKeys, size_at(in.key, 1), size_at(in.value, 1)})) {}
+        grad_query_(size_at(in.query, 2), size_at(in.query, 1)),
+        grad_key_(kKeys, size_at(in.key, 1)),
+        grad_value_(kKeys, size_at(in.value, 1)),
+        keys_(kKeys, size_at(in.key, 1)),
+        keys_transposed_(size_at(in.key, 1), kKeys),
+        values_transposed_(size_at(in.value, 1), kKeys),
+        queries_(kQueries, size_at(in.query, 1)),
+        grads_out_(kQueries, size_at(in.value, 1)) {}
 
-  /// `ahead` is fetched meanwhile.
+  /// Key blocks are the outer loop: their panels are made once. `ahead` is fetched meanwhile.
   void run(const View& grad_query, const View& grad_key, const View& grad_value, const View& grad_out,
            const View& out, const View& lse, int64_t batch, const Ahead& ahead) {
     ahead_ = ahead;
-    grad_key_.fill(0);
-    grad_value_.fill(0);
-    for (int64_t first = 0; first < size_at(lse, 2); first += kQueries) {
-      const int64_t queries = std::min(kQueries, size_at(lse, 2) - first);
-      query_.copy(in_.query, batch, first, queries);
-      query_.scale(queries, in_.scale);
-      grad_out_.read(grad_out, batch, first, queries);
-      out_.read(out, batch, first, queries);
-      lse_.read(lse, batch, first, queries);
-      grad_query_.fill(0);
-      for_key_blocks(in_, first, queries,
-                     [&](int64_t key, int64_t keys) { add_block(batch, first, queries, key, keys); });
-      grad_query_.scale(queries, in_.scale);
-      grad_query_.write(grad_query, batch, first, queries);
+    // Whole panels of keys: those that no query of the block sees are hidden as for a single query.
+    constexpr int64_t kWidth = Tile<T>::kWidth;
+    const int64_t L = size_at(lse, 2), S = size_at(grad_key, 2), most = block_queries(in_);
+    grad_query_.write(grad_query, batch, 0, L);
+    grad_query_.clear(L);
+    for (int64_t key = 0; key < S; key += kKeys) {
+      const int64_t keys = std::min(kKeys, S - key);
+      key_.read(in_.key, batch, key, keys);
+      keys_.put_rows(0, key_, keys);
+      keys_transposed_.put_columns(0, key_, keys);
+      value_.read(in_.value, batch, key, keys);
+      values_transposed_.put_columns(0, value_, keys);
+      grad_key_.write(grad_key, batch, key, keys);
+      grad_key_.clear(keys);
+      grad_value_.write(grad_value, batch, key, keys);
+      grad_value_.clear(keys);
+      for (int64_t first = in_.is_causal ? key / most * most : 0; first < L; first += most) {
+        const int64_t queries = std::min(most, L - first);
+        query_.read_scaled(in_.query, batch, first, queries, in_.scale);
+        grad_out_.read(grad_out, batch, first, queries);
+        out_.read(out, batch, first, queries);
+        load_run(lse_, address(lse, offset_of(lse, batch, first)), lse.dtype, stride_at(lse, 2), queries);
+        const int64_t seen = (first + queries - key + kWidth - 1) / kWidth * kWidth;
+        add_block(batch, first, queries, key, in_.is_causal ? std::min(keys, seen) : keys);
+      }
+      grad_key_.finish(grad_key, batch, key, keys);
+      grad_value_.finish(grad_value, batch, key, keys);
     }
-    grad_key_.write(grad_key, batch, 0, size_at(grad_key, 2));
-    grad_value_.write(grad_value, batch, 0, size_at(grad_value, 2));
+    for (int64_t i = 0; i < L; ++i) grad_query_.scale_row(i, static_cast<T>(in_.scale));
+    grad_query_.finish(grad_query, batch, 0, L);
   }
 
  private:
   void add_block(int64_t batch, int64_t first, int64_t queries, int64_t key, int64_t keys) {
-    key_.read(in_.key, batch, key, keys);
-    value_.read(in_.value, batch, key, keys);
-    weights_.compute(in_, batch, query_, first, queries, packed_.transposed(key_, keys), key, keys, ahead_);
+    weights_.compute(in_, batch, query_, first, queries, keys_transposed_.columns_from(0, keys), key, keys,
+                     ahead_);
     for (int64_t i = 0; i < queries; ++i)
-      weights_.exponentiate(i, keys, *lse_.row(i) == kHidden<T> ? T(0) : *lse_.row(i));
-    multiply_transposed(grad_value_.rows_from(key), weights_.tile(keys), packed_.rows(grad_out_, queries),
-                        queries, true, ahead_);
-    multiply(slopes_.tile(keys), grad_out_.tile(), packed_.transposed(value_, keys), queries, {}, ahead_);
+      weights_.exponentiate(i, keys, lse_[i] == kHidden<T> ? T(0) : lse_[i]);
+    grads_out_.put_rows(0, grad_out_, queries);
+    multiply_transposed(grad_value_.tile(), weights_.tile(keys), grads_out_.rows_from(0), queries, true,
+                        ahead_);
+    multiply(slopes_.tile(keys), grad_out_.tile(), values_transposed_.columns_from(0, keys), queries, {},
+             ahead_);
     for (int64_t i = 0; i < queries; ++i) {
       const T *g = grad_out_.row(i), *o = out_.row(i);
       const T mean = sum_of<T>(out_.columns(), [&](int64_t e, int64_t m) {
@@ -327,18 +260,18 @@ class Backward {
 #pragma omp simd
       for (int64_t j = 0; j < keys; ++j) s[j] = p[j] * (s[j] - mean);
     }
-    multiply(grad_query_.tile(), slopes_.tile(keys), packed_.rows(key_, keys), queries, {.accumulate = true},
-             ahead_);
-    multiply_transposed(grad_key_.rows_from(key), slopes_.tile(keys), packed_.rows(query_, queries), queries,
-                        true, ahead_);
+    multiply(grad_query_.rows_from(first), slopes_.tile(keys), keys_.rows_from(0), queries,
+             {.accumulate = true}, ahead_);
+    queries_.put_rows(0, query_, queries);
+    multiply_transposed(grad_key_.tile(), slopes_.tile(keys), queries_.rows_from(0), queries, true, ahead_);
   }
 
   const AttentionOperands& in_;
-  Block<T> query_, key_, value_, grad_out_, out_, lse_;
-  const Block<T> grad_query_, grad_key_, grad_value_;
-  const Packed<T> packed_;
+  Block<T> query_, key_, value_, grad_out_, out_, grad_query_, grad_key_, grad_value_;
+  const Packed<T> keys_, keys_transposed_, values_transposed_, queries_, grads_out_;
   const Scores<T> weights_, slopes_;
   Ahead ahead_;
+  T lse_[kQueries];
 };
 
 /// Threads share out the batches, so each sum has one order.

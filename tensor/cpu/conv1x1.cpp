@@ -209,24 +209,25 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   const std::vector<T> of_in(before.mean.size()), of_out(static_cast<size_t>(O));
   std::vector<TileSums> sums(static_cast<size_t>(parts), {of_out, of_in, of_in});
 
-  const int64_t slopes = before.gelu ? products.tile_rows() * C : 0;
+  const int64_t slopes = before.gelu ? Tile<T>::size_in_rows(products.tile_rows(), C) : 0;
   const Scratch slope_memory(static_cast<size_t>(parts * slopes) * sizeof(T));
 
   chunks.for_tiles(3 * C * O, [&](int64_t chunk, int64_t first, int64_t rows, int64_t part) {
     auto tiles = products.tiles(workspaces.products(part));
-    T* slope = slope_memory.as<T>() + part * slopes;
+    const auto slope = before.gelu ? Tile<T>::in_rows(slope_memory.as<T>() + part * slopes, C) : Tile<T>{};
     TileSums& sum = sums[static_cast<size_t>(part)];
     T *buffer = workspaces.line(part, 0), *line = workspaces.line(part, 1), *other = workspaces.line(part, 2);
     if (!grad_out.given()) std::fill_n(other, O, T(0));
+    const bool taken = output.plain && tiles.take_grad(grad_out, first, rows);
     for (int64_t i = 0; i < rows; ++i) {
       const T* g = grad_out.given() ? Rows<T>{grad_out}.read(first + i, other) : other;
       const T* y = output.plain ? nullptr : Rows<T>{out}.read(first + i, buffer);
       const T* total = output.apply(g, y, line);
 #pragma omp simd
       for (size_t o = 0; o < sum.bias.size(); ++o) sum.bias[o] += total[o];
-      tiles.put_grad(i, total);
+      if (!taken) tiles.put_grad(i, total);
       if (before.gelu && x.given()) {
-        const T* a = before.apply_gelu(Rows<T>{x}.read(first + i, buffer), line, slope + i * C);
+        const T* a = before.apply_gelu(Rows<T>{x}.read(first + i, buffer), line, slope.at(i, 0));
         if (grads.weight.given()) tiles.put_input(i, a);
       } else if (grads.weight.given()) {
         tiles.put_input(i, before.apply(Rows<T>{x}.read(first + i, buffer), line));
@@ -238,15 +239,12 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
       tiles.add_weight_grad(partials.at(chunk), rows, first != chunks.begin(chunk), ahead);
     move_into(bias_sums.at(chunk).first, sum.bias);
     if (!grads.x.given()) return;
-    tiles.put_result_in(before.nothing() ? grads.x : View{}, first, rows, C);
-    tiles.multiply_grad(rows, ahead);
+    tiles.put_result_in(before.norm ? View{} : grads.x, first, rows, C);
+    tiles.multiply_grad(rows, slope, ahead);
     for (int64_t i = 0; i < rows; ++i) {
       const T* da = tiles.result(i);
       T* dx = Rows<T>{grads.x}.write(first + i, line);
-      if (before.gelu) {
-#pragma omp simd
-        for (int64_t c = 0; c < C; ++c) dx[c] = da[c] * slope[i * C + c];
-      } else if (before.norm) {
+      if (before.norm) {
         const T* in = Rows<T>{x}.read(first + i, other);
         T *norm_bias = sum.norm_bias.data(), *norm_weight = sum.norm_weight.data();
 #pragma omp simd
@@ -258,7 +256,7 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
           dx[c] = passed * before.scale[c];
         }
       }
-      Rows<T>{grads.x}.finish(first + i, before.nothing() ? da : dx);
+      Rows<T>{grads.x}.finish(first + i, before.norm ? dx : da);
     }
     move_into(norm_sums.at(chunk).first, sum.norm_bias);
     move_into(norm_sums.at(chunk).second, sum.norm_weight);

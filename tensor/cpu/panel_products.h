@@ -55,11 +55,13 @@ class PanelProducts {
 
     void put_input(int64_t row, const T* line) const { input_.put(row, line); }
     void put_grad(int64_t row, const T* line) const { grad_.put(row, line); }
-    /// Forward, instead of put_input: rows of x where they lie, if they can be read so.
+    /// Instead of put_input, in forward, and of put_grad: rows of a matrix where they lie, if they can be
+    /// read so.
     bool take_input(const View& x, int64_t row, int64_t rows) {
-      const Tile<T> lines = lines_of(x, row, rows);
-      if (lines.data) input_ = lines;
-      return lines.data != nullptr;
+      return take_lines(input_, lines_of(x, row, rows));
+    }
+    bool take_grad(const View& grad, int64_t row, int64_t rows) {
+      return !products_.weight_grad_is_transposed() && take_lines(grad_, lines_of(grad, row, rows));
     }
     /// Results of `columns` columns go to rows of `out` if they can be written there, else to memory of ours.
     void put_result_in(const View& out, int64_t row, int64_t rows, int64_t columns) {
@@ -72,8 +74,10 @@ class PanelProducts {
       multiply(result_, input_, products_.forward_weight(), rows, {.start = bias.data(), .relu = relu},
                ahead);
     }
-    void multiply_grad(int64_t rows, Ahead& ahead) const {
-      multiply(result_, grad_, products_.backward_weight(), rows, {}, ahead);
+    /// result = gradient weight, times a tile of factors if that is given.
+    void multiply_grad(int64_t rows, const Tile<T>& factors, Ahead& ahead) const {
+      multiply(result_, grad_, products_.backward_weight(), rows,
+               {.factor = factors.data, .factor_row = factors.row_stride}, ahead);
     }
     /// partial (+)= gradientᵀ input.
     void add_weight_grad(T* partial, int64_t rows, bool accumulate, Ahead& ahead) const {
@@ -85,6 +89,10 @@ class PanelProducts {
     }
 
    private:
+    static bool take_lines(Tile<T>& operand, const Tile<T>& lines) {
+      if (lines.data) operand = lines;
+      return lines.data != nullptr;
+    }
     Tile<T> take(int64_t columns, bool in_rows) {
       T* data = std::exchange(memory_, memory_ + Tile<T>::size_in_rows(products_.tile_rows_, columns));
       return in_rows ? Tile<T>::in_rows(data, columns)

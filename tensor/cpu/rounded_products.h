@@ -63,6 +63,7 @@ class RoundedProducts {
     }
     /// Operands are converted to rows of ours in any case, and so are results.
     bool take_input(const View&, int64_t, int64_t) const { return false; }
+    bool take_grad(const View&, int64_t, int64_t) const { return false; }
     void put_result_in(const View&, int64_t, int64_t, int64_t columns) { columns_ = columns; }
     const float* result(int64_t row) const { return result_ + row * columns_; }
     void multiply_input(int64_t rows, const std::vector<float>& bias, bool relu, const Ahead&) const {
@@ -76,9 +77,11 @@ class RoundedProducts {
         }
       }
     }
-    void multiply_grad(int64_t rows, const Ahead&) const {
+    void multiply_grad(int64_t rows, const Tile<float>& factors, const Ahead&) const {
       products_.of(products_.input_grad_, rows)
           .run(result_, grad_, products_.weight_.as<BFloat16>(), scratch_);
+      for (int64_t i = 0; factors.data && i < rows; ++i)
+        for (int64_t c = 0; c < columns_; ++c) result_[i * columns_ + c] *= factors.at(i, 0)[c];
     }
     void add_weight_grad(float* partial, int64_t rows, bool accumulate, const Ahead&) const {
       if (!accumulate) std::fill_n(partial, products_.O_ * products_.C_, 0.0f);

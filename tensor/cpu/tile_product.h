@@ -18,11 +18,14 @@ struct Terms {
   int64_t row, term, run, jump;
 };
 
-/// Sums begin at start[kWidth] if it is given, and are added to what is there, or those below 0 become 0.
+/// Sums begin at start[kWidth] if it is given, and are added to what is there, those below 0 become 0, or
+/// they are multiplied by a factor each, which lies as the result would in rows.
 template <class T>
 struct Finish {
   const T* start = nullptr;
   bool relu = false, accumulate = false;
+  const T* factor = nullptr;
+  int64_t factor_row = 0;  ///< elements to the next row
 };
 
 /// out[r * out_row + p * out_panel][0, kWidth) = sum over k < terms of a(r, k) * b[p * b_panel + k * kWidth],
@@ -67,6 +70,9 @@ void multiply_block(T* out, int64_t out_row, int64_t out_panel, const Terms<T>& 
       Packet sum = sums[r][v];
       if (finish.accumulate) sum = ei::padd(sum, ei::ploadu<Packet>(to));
       if (finish.relu) sum = ei::pselect(ei::pcmp_lt(sum, zero), zero, sum);  // NaN stays
+      if (finish.factor)
+        sum =
+            ei::pmul(sum, ei::ploadu<Packet>(finish.factor + r * finish.factor_row + at(v, Tile<T>::kWidth)));
       ei::pstoreu(to, sum);
     }
   }
@@ -79,9 +85,10 @@ void for_blocks(int64_t panels, int64_t rows, F&& f) {
   int64_t i = 0;
   if constexpr (Tile<T>::kPanels == 2) {
     if (panels == 2) {
-      for (; i + 6 <= rows; i += 6) f.template operator()<6, 2>(i);
-      if (i + 4 == rows) f.template operator()<4, 2>(i);
-      if (i + 2 == rows) f.template operator()<2, 2>(i);
+      // 8 rows at the end are 4 and 4: 2 by themselves have too few sums to keep the multipliers busy.
+      for (; rows - i >= 6 && rows - i != 8; i += 6) f.template operator()<6, 2>(i);
+      for (; rows - i >= 4; i += 4) f.template operator()<4, 2>(i);
+      if (i < rows) f.template operator()<2, 2>(i);
       return;
     }
   }
@@ -100,10 +107,13 @@ void multiply(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t ro
   for (int64_t p = 0; p < panels; p += Tile<T>::kPanels) {
     for (int64_t k = 0; k < std::max<int64_t>(1, a.columns); k += kTerms) {
       Finish<T> of_panel = k == 0 ? finish : Finish<T>{.accumulate = true};
+      of_panel.factor_row = finish.factor_row;
       if (of_panel.start) of_panel.start += p * W;
-      of_panel.relu = finish.relu && k + kTerms >= a.columns;
+      const bool ends = k + kTerms >= a.columns;
+      of_panel.relu = finish.relu && ends;
       for_blocks<T>(
           std::min(Tile<T>::kPanels, panels - p), Tile<T>::padded_rows(rows), [&]<int R, int N>(int64_t i) {
+            of_panel.factor = finish.factor && ends ? finish.factor + i * finish.factor_row + p * W : nullptr;
             multiply_block<T, R, N>(out.at(i, p), out.row_stride, out.panel_stride,
                                     {a.at(i, k / W), a.row_stride, 1, run, a.panel_stride}, b.at(k, p),
                                     b.panel_stride, std::min(kTerms, a.columns - k), of_panel);

@@ -55,8 +55,12 @@ void check_kernels(const Case& c, DType dtype, Layout from, Layout to, std::mt19
     const bool sees = i / c.keys % 7 != 3 && random() % 4 != 0;
     return c.mask == bool_ ? sees : sees ? std::ldexp(static_cast<double>(random() % 64), -5) : -INFINITY;
   });
-  const AttentionOperands in{query.view(), key.view(), value.view(), c.mask == uint8 ? View{} : mask.view(),
-                             0.6,          c.is_causal};
+  const AttentionOperands in{query.view(),
+                             key.view(),
+                             value.view(),
+                             c.mask == uint8 ? View{} : mask.view(),
+                             1 / std::sqrt(static_cast<double>(c.elements)),
+                             c.is_causal};
   Elements out(dtype, o, to), lse(compute_type(dtype), l, to), naive_out(dtype, o),
       naive_lse(compute_type(dtype), l);
   table(false).attention(out.view(), lse.view(), in);
@@ -101,6 +105,9 @@ TEST_CASE("attention kernels: several blocks of queries and keys") {
                         {200, 64, 3, 8, uint8, true},
                         {64, 129, 8, 8, bool_, false},
                         {65, 260, 8, 8, float32, false},
+                        {64, 128, 32, 64, uint8, true},  // results where they lie, as whole panels
+                        {136, 136, 64, 32, uint8, true},
+                        {72, 264, 32, 32, float32, false},
                         {1, 1, 1, 1, uint8, true}})
     check_kernels(c, float32, Layout::row_major, Layout::row_major, random);
 }
