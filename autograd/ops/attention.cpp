@@ -2,11 +2,13 @@
 //   L queries, S keys and values, E elements in a query and a key, EV in a value
 // One kernel forward and one backward, neither of which holds the L x S weights. What they do not give,
 // second derivatives and the gradient of a mask, comes from the plain ops that they stand for.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "autograd/ops/check.h"
 #include "autograd/ops/composed.h"
+#include "autograd/ops/parts.h"
 #include "autograd/samples.h"
 #include "tensor/tensor_impl.h"
 
@@ -62,9 +64,7 @@ struct ScaledDotProductAttention : Composed<ScaledDotProductAttention> {
   Tensors backward(Node& node, Inputs g) const {
     if (grad_enabled() || node.needs(3)) return Composed::backward(node, g);
     const std::array<Tensor, 4> in{node.saved(0), node.saved(1), node.saved(2), node.saved(3)};
-    Tensors grads;
-    for (const Tensor& x : {in[0], in[1], in[2]})
-      grads.push_back(empty_in_order_of(x, with_batch(in, x.size(-2), x.size(-1))));
+    Tensors grads = empty_gradients(in);
     kernels(g[0].device())
         .attention_grad(grads[0].view_of_memory(), grads[1].view_of_memory(), grads[2].view_of_memory(),
                         g[0].view_of_memory(), node.saved(4).view_of_memory(), node.saved(5).view_of_memory(),
@@ -87,6 +87,21 @@ struct ScaledDotProductAttention : Composed<ScaledDotProductAttention> {
     Shape batch = x.shape();
     for (int i = 0; i < 2; ++i) batch.erase(batch.dim() - 1);
     return batch;
+  }
+
+  /// Memory for the gradients of query, key and value. Of parts of one tensor [N, 3 H, L, E], as a projection
+  /// to all three is cut, they are parts of one too, which split's backward then need not put together.
+  static Tensors empty_gradients(Inputs in) {
+    const Inputs parts = in.first(3);
+    const auto is_third = [&](const Tensor& x) { return x.shape() == parts[0].shape(); };
+    if (parts[0].dim() == 4 && std::ranges::all_of(parts, is_third)) {
+      if (const Tensor whole = joined(parts, 1); whole.defined())
+        return chunk(empty_in_order_of(parts[0], whole.shape()), 3, 1);
+    }
+    Tensors grads;
+    for (const Tensor& x : parts)
+      grads.push_back(empty_in_order_of(x, with_batch(in, x.size(-2), x.size(-1))));
+    return grads;
   }
 
   /// Memory in which the heads of a position lie side by side if they do so in x [N, H, L, E]: so the views

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "autograd/call.h"
+#include "autograd/ops/parts.h"
 #include "autograd/samples.h"
 #include "tensor/tensor_impl.h"
 
@@ -56,6 +57,23 @@ std::optional<Shape> view_strides(const Tensor& x, const Shape& shape) {
 }  // namespace
 
 namespace ops {
+
+Tensor joined(Inputs pieces, int dim) {
+  const TensorImpl& first = *pieces[0].impl();
+  const int d = wrap_dim("joined", dim, pieces[0]);
+  Shape shape = first.shape;
+  shape[d] = 0;
+  for (const Tensor& piece : pieces) {
+    const TensorImpl& impl = *piece.impl();
+    Shape same = impl.shape;
+    if (same.dim() == shape.dim()) same[d] = first.shape[d];
+    if (same != first.shape || impl.storage != first.storage || impl.strides != first.strides ||
+        impl.dtype != first.dtype || impl.offset != first.offset + shape[d] * first.strides[d])
+      return {};
+    shape[d] += impl.shape[d];
+  }
+  return share(pieces[0], first.offset, shape, first.strides);
+}
 
 struct ViewAs {
   static constexpr OpId id = OpId::view;
@@ -211,6 +229,9 @@ struct Split {
       if (!pieces[i].defined())
         pieces[i] = zeros(output.shape, {.dtype = output.dtype, .device = output.device});
     }
+    // An op whose inputs were the pieces may have laid their gradients out likewise.
+    if (const Tensor whole = wants_record(pieces) ? Tensor() : joined(pieces, dim); whole.defined())
+      return {whole};
     return {cat(pieces, dim)};
   }
 };

@@ -54,3 +54,27 @@ TEST_CASE("scaled_dot_product_attention: large products do not overflow") {
   const Tensor q = make({100, 0, 0, 100}, {2, 2}, float32), v = make({1, 2, 3, 4}, {2, 2}, float32);
   CHECK(close(scaled_dot_product_attention(q, q, v), v, 1e-6));
 }
+
+TEST_CASE("scaled_dot_product_attention: gradients of parts of one tensor are made in one memory") {
+  const int64_t N = 2, L = 5, H = 3, E = 4;
+  const auto heads = [&](const Tensor& part) { return part.view({N, L, H, E}).transpose(1, 2); };
+  const auto attend = [](const Tensors& parts) {
+    return scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, {.is_causal = true}).square().sum();
+  };
+  const Tensor whole = uniform({N, L, 3 * H * E}).requires_grad_();
+  Tensors parts = chunk(whole, 3, -1), apart;
+  for (Tensor& part : parts) {
+    apart.push_back(heads(part.detach().clone()).requires_grad_());
+    part = heads(part);
+  }
+  attend(apart).backward();
+  const Tensor loss = attend(parts);
+  const Tensors g = grad({&loss, 1}, parts, {}, {.retain_graph = true});
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(values(g[i]) == values(apart[i].grad()));
+    CHECK(g[i].strides() == parts[i].strides());
+  }
+  loss.backward();
+  const Tensors cut = chunk(whole.grad(), 3, -1);
+  for (size_t i = 0; i < 3; ++i) CHECK(values(heads(cut[i])) == values(apart[i].grad()));
+}
