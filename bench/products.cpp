@@ -47,7 +47,7 @@ std::vector<Product> products_of_step(const Options& options) {
     };
     add("forward", [=] { conv2d(x, weight, bias); });
     add("weight", [=] { conv2d_weight_grad(g, x, weight.shape(), {}); });
-    if (in > 2) add("input", [=] { conv2d_input_grad(g, weight, x.shape(), {}); });
+    if (in > 2) add("input", [=] { conv2d_input_grad(g, weight, x.shape(), {}, channels_last); });
   }
   return products;
 }
