@@ -208,8 +208,6 @@ class Backward {
   void run(const View& grad_query, const View& grad_key, const View& grad_value, const View& grad_out,
            const View& out, const View& lse, int64_t batch, const Ahead& ahead) {
     ahead_ = ahead;
-    // Whole panels of keys: those that no query of the block sees are hidden as for a single query.
-    constexpr int64_t kWidth = Tile<T>::kWidth;
     const int64_t L = size_at(lse, 2), S = size_at(grad_key, 2), most = block_queries(in_);
     grad_query_.write(grad_query, batch, 0, L);
     grad_query_.clear(L);
@@ -230,7 +228,8 @@ class Backward {
         grad_out_.read(grad_out, batch, first, queries);
         out_.read(out, batch, first, queries);
         load_run(lse_, address(lse, offset_of(lse, batch, first)), lse.dtype, stride_at(lse, 2), queries);
-        const int64_t seen = (first + queries - key + kWidth - 1) / kWidth * kWidth;
+        // Of a causal mask, the keys that the block sees, in whole panels: the last one's others are hidden.
+        const int64_t seen = Tile<T>::panels(first + queries - key) * Tile<T>::kWidth;
         add_block(batch, first, queries, key, in_.is_causal ? std::min(keys, seen) : keys);
       }
       grad_key_.finish(grad_key, batch, key, keys);

@@ -4,26 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "tensor/cpu/matrices.h"
 #include "tensor/cpu/runs.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/tile.h"
 
 namespace mezzo::cpu {
-
-inline int64_t size_at(const View& view, int from_end) { return view.shape[view.shape.dim() - from_end]; }
-inline int64_t stride_at(const View& view, int from_end) {
-  return view.strides[view.strides.dim() - from_end];
-}
-
-/// Position of row `row` of matrix `batch`.
-inline int64_t offset_of(const View& view, int64_t batch, int64_t row) {
-  int64_t offset = row * stride_at(view, 2);
-  for (int d = view.shape.dim() - 3; d >= 0; --d) {
-    offset += batch % view.shape[d] * view.strides[d];
-    batch /= view.shape[d];
-  }
-  return offset;
-}
 
 /// A block of rows, a left operand or a result: in scratch memory, or those of a view where they lie.
 template <class T>

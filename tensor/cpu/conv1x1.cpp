@@ -218,7 +218,9 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
     TileSums& sum = sums[static_cast<size_t>(part)];
     T *buffer = workspaces.line(part, 0), *line = workspaces.line(part, 1), *other = workspaces.line(part, 2);
     if (!grad_out.given()) std::fill_n(other, O, T(0));
-    const bool taken = output.plain && tiles.take_grad(grad_out, first, rows);
+    // Where it lies, unless the gradient of x is to be written there.
+    const bool taken =
+        output.plain && grad_out.data != grads.x.data && tiles.take_grad(grad_out, first, rows);
     for (int64_t i = 0; i < rows; ++i) {
       const T* g = grad_out.given() ? Rows<T>{grad_out}.read(first + i, other) : other;
       const T* y = output.plain ? nullptr : Rows<T>{out}.read(first + i, buffer);

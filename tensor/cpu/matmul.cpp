@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tensor/cpu/kernel_families.h"
+#include "tensor/cpu/matrices.h"
 #include "tensor/cpu/onednn/products.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/scratch.h"
@@ -23,23 +24,10 @@ template <class T>
 using RowMajorMatrix = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
                                   Eigen::Unaligned, Eigen::OuterStride<>>;
 
-/// Position of the first element of matrix `batch`.
-int64_t batch_offset(const View& view, int64_t batch) {
-  int64_t offset = 0;
-  for (int d = view.shape.dim() - 3; d >= 0; --d) {
-    offset += batch % view.shape[d] * view.strides[d];
-    batch /= view.shape[d];
-  }
-  return offset;
-}
-
-int64_t size_at(const View& view, int from_end) { return view.shape[view.shape.dim() - from_end]; }
-int64_t stride_at(const View& view, int from_end) { return view.strides[view.strides.dim() - from_end]; }
-
 /// Calls f with an Eigen map of `rows` rows of a matrix, from `first` on.
 template <class T, class F>
 void with_map(const View& view, int64_t batch, int64_t first, int64_t rows, F&& f) {
-  const T* data = view.as<T>() + batch_offset(view, batch) + first * stride_at(view, 2);
+  const T* data = view.as<T>() + offset_of(view, batch, first);
   if (stride_at(view, 1) == 1) {
     f(ConstMatrix<T, Eigen::RowMajor>(data, rows, size_at(view, 1),
                                       Eigen::OuterStride<>(stride_at(view, 2))));
@@ -52,7 +40,7 @@ void with_map(const View& view, int64_t batch, int64_t first, int64_t rows, F&& 
 /// rows [first, first + rows) of one matrix of `out` += a b.
 template <class T>
 void add_rows(const View& out, const View& a, const View& b, int64_t batch, int64_t first, int64_t rows) {
-  T* sums = out.as<T>() + batch_offset(out, batch) + first * stride_at(out, 2);
+  T* sums = out.as<T>() + offset_of(out, batch, first);
   const int64_t N = size_at(out, 1), K = size_at(a, 1);
   if constexpr (std::is_floating_point_v<T>) {
     with_map<T>(a, batch, first, rows, [&](const auto& left) {
@@ -61,8 +49,8 @@ void add_rows(const View& out, const View& a, const View& b, int64_t batch, int6
       });
     });
   } else {  // integers are not worth the time that Eigen's products take to compile
-    const T* left = a.as<T>() + batch_offset(a, batch) + first * stride_at(a, 2);
-    const T* right = b.as<T>() + batch_offset(b, batch);
+    const T* left = a.as<T>() + offset_of(a, batch, first);
+    const T* right = b.as<T>() + offset_of(b, batch, 0);
     for (int64_t m = 0; m < rows; ++m)
       for (int64_t k = 0; k < K; ++k) {
         const T factor = left[m * stride_at(a, 2) + k * stride_at(a, 1)];

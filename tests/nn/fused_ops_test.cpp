@@ -152,6 +152,14 @@ TEST_CASE("what the fused ops refuse") {
           "batch_norm_relu: input has 2 channels but weight has 3 elements");
 }
 
+TEST_CASE("a gradient that nobody holds becomes that of the input, without statistics or normalisation too") {
+  const auto twice = [](Inputs in) {
+    return Tensors{conv1x1_stats(conv1x1_stats(in[0], in[1])[0], in[2])[0]};
+  };
+  const auto weight = [] { return uniform({128, 128, 1, 1}); };
+  compare(twice, {uniform({2, 128, 6, 4}), weight(), weight()});  // whole panels and tiles
+}
+
 TEST_CASE("a gradient that somebody holds is not written over") {
   manual_seed(test_seed());
   Tensor x = uniform({1, 4, 3, 3}).contiguous(channels_last).requires_grad_();
