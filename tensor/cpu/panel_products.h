@@ -17,7 +17,7 @@ class PanelProducts {
   PanelProducts(const View& weight, int64_t rows, const ProductUse& use)
       : O_(weight.shape[0]),
         C_(weight.shape[1]),
-        tile_rows_(tile_rows_for(rows, C_, O_, 128)),
+        tile_rows_(tile_rows_for(rows, C_, O_)),
         use_(use),
         forward_(use.forward ? panel_bytes(C_, O_) : 0),
         backward_(use.input_grad ? panel_bytes(O_, C_) : 0) {

@@ -24,7 +24,7 @@ class RoundedProducts {
       : O_(weight.shape[0]),
         C_(weight.shape[1]),
         rows_(rows),
-        tile_rows_(tile_rows_for(rows, C_, O_, 160)),
+        tile_rows_(tile_rows_for(rows, C_, O_)),
         use_(use),
         weight_(static_cast<size_t>(O_ * C_) * sizeof(BFloat16)) {
     const View packed = use.forward ? View{weight_.as<void>(), DType::bfloat16, {O_, C_}, {1, O_}}

@@ -17,11 +17,13 @@ struct ProductUse {
   bool forward = false, weight_grad = false, input_grad = false;
 };
 
-/// Rows of a tile, `most` of them unless it and the others would not stay in a cache of 1 MiB: a weight is
-/// read once a tile, so few rows cost time, and many cost memory and threads that have nothing to do.
-inline int64_t tile_rows_for(int64_t rows, int64_t C, int64_t O, int64_t most) {
-  constexpr int64_t kTileElements = 1 << 17, kMultiple = 8;
-  const int64_t fit = std::clamp(kTileElements / (C + O) / kMultiple * kMultiple, int64_t{32}, most);
+/// Rows of a tile, 128 of them unless it and the others would not stay in a cache of 1 MiB: a weight is read
+/// once a tile, so few rows cost time, and many cost memory and threads that have nothing to do. A power of
+/// two, since most numbers of rows are multiples of one: a last tile of another size would need primitives of
+/// its own.
+inline int64_t tile_rows_for(int64_t rows, int64_t C, int64_t O) {
+  constexpr int64_t kTileElements = 1 << 17, kMultiple = 8, kLeast = 32, kMost = 128;
+  const int64_t fit = std::clamp(kTileElements / (C + O) / kMultiple * kMultiple, kLeast, kMost);
   return std::min(fit, std::max(kMultiple, (rows + kMultiple - 1) / kMultiple * kMultiple));
 }
 
