@@ -39,8 +39,9 @@ std::atomic<size_t> taken_from_system{0};
 constinit thread_local std::array<List, kClasses> lists{};
 
 void* take_from_system(size_t bytes) {
+  if (!kPools) return ::operator new(bytes);
   taken_from_system.fetch_add(1, std::memory_order_relaxed);
-  return ::operator new(kPools ? class_of(bytes) * kStep : bytes);
+  return ::operator new(class_of(bytes) * kStep);
 }
 
 void release_without_room(void* block, size_t bytes) noexcept {

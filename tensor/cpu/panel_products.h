@@ -61,7 +61,9 @@ class PanelProducts {
       return take_lines(input_, lines_of(x, row, rows));
     }
     bool take_grad(const View& grad, int64_t row, int64_t rows) {
-      return !products_.weight_grad_is_transposed() && take_lines(grad_, lines_of(grad, row, rows));
+      // The product over rows reads columns by blocks of kRows, too.
+      return products_.O_ % Tile<T>::kRows == 0 && !products_.weight_grad_is_transposed() &&
+             take_lines(grad_, lines_of(grad, row, rows));
     }
     /// Results of `columns` columns go to rows of `out` if they can be written there, else to memory of ours.
     void put_result_in(const View& out, int64_t row, int64_t rows, int64_t columns) {
