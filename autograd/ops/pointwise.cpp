@@ -15,7 +15,7 @@ Device device_of(Inputs in) {
     if (!x.defined() || x.impl()->is_number) continue;
     if (!found || is_cpu_scalar(*found)) found = &x;
   }
-  if (found) return found->impl()->storage->device();
+  if (found) return found->device();
   return in.empty() || !in[0].defined() ? Device() : in[0].device();
 }
 

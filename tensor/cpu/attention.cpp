@@ -122,7 +122,7 @@ class Forward {
       if (!keeps_keys_ || key == packed_keys_) pack(batch, key, std::min(kKeys, S - key), at);
       scores_.compute(in_, batch, query_, first, queries, keys_transposed_.columns_from(at, keys), key, keys,
                       ahead_);
-      add_block(queries, keys, values_.rows_from(at));
+      add_block(queries, keys, values_.tile().rows_from(at));
     }
     for (int64_t i = 0; i < queries; ++i) {
       out_.scale_row(i, sum_[i] == 0 ? T(0) : T(1) / sum_[i]);
@@ -246,8 +246,7 @@ class Backward {
     for (int64_t i = 0; i < queries; ++i)
       weights_.exponentiate(i, keys, lse_[i] == kHidden<T> ? T(0) : lse_[i]);
     grads_out_.put_rows(0, grad_out_, queries);
-    multiply_transposed(grad_value_.tile(), weights_.tile(keys), grads_out_.rows_from(0), queries, true,
-                        ahead_);
+    multiply_transposed(grad_value_.tile(), weights_.tile(keys), grads_out_.tile(), queries, true, ahead_);
     multiply(slopes_.tile(keys), grad_out_.tile(), values_transposed_.columns_from(0, keys), queries, {},
              ahead_);
     for (int64_t i = 0; i < queries; ++i) {
@@ -259,10 +258,10 @@ class Backward {
 #pragma omp simd
       for (int64_t j = 0; j < keys; ++j) s[j] = p[j] * (s[j] - mean);
     }
-    multiply(grad_query_.rows_from(first), slopes_.tile(keys), keys_.rows_from(0), queries,
+    multiply(grad_query_.tile().rows_from(first), slopes_.tile(keys), keys_.tile(), queries,
              {.accumulate = true}, ahead_);
     queries_.put_rows(0, query_, queries);
-    multiply_transposed(grad_key_.tile(), slopes_.tile(keys), queries_.rows_from(0), queries, true, ahead_);
+    multiply_transposed(grad_key_.tile(), slopes_.tile(keys), queries_.tile(), queries, true, ahead_);
   }
 
   const AttentionOperands& in_;

@@ -21,12 +21,6 @@ class Block {
         tile_(own()) {}
 
   const Tile<T>& tile() const { return tile_; }
-  /// Rows from `first` on.
-  Tile<T> rows_from(int64_t first) const {
-    Tile<T> rows = tile_;
-    rows.data = row(first);
-    return rows;
-  }
   T* row(int64_t i) const { return tile_.at(i, 0); }
   int64_t columns() const { return columns_; }
   /// Rows and those that fill up a tile = 0.
@@ -95,12 +89,7 @@ class Packed {
       : memory_(static_cast<size_t>(Tile<T>::size_in_panels(rows, columns)) * sizeof(T)),
         tile_(Tile<T>::in_panels(memory_.template as<T>(), rows, columns)) {}
 
-  /// Rows from `first` on.
-  Tile<T> rows_from(int64_t first) const {
-    Tile<T> rows = tile_;
-    rows.data += first * tile_.row_stride;
-    return rows;
-  }
+  const Tile<T>& tile() const { return tile_; }
   /// `columns` columns from `first` on, where a panel begins.
   Tile<T> columns_from(int64_t first, int64_t columns) const {
     return {tile_.at(0, first / Tile<T>::kWidth), tile_.row_stride, tile_.panel_stride, columns};

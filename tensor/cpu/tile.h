@@ -47,6 +47,8 @@ struct Tile {
   int64_t row_stride, panel_stride;  ///< elements to the next row, to the next panel
   int64_t columns;
   T* at(int64_t row, int64_t panel) const { return data + panel * panel_stride + row * row_stride; }
+  /// Without the rows before `first`.
+  Tile rows_from(int64_t first) const { return {at(first, 0), row_stride, panel_stride, columns}; }
 
   /// Row `row` = line[columns].
   void put(int64_t row, const T* line) const {
