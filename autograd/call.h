@@ -27,18 +27,18 @@ namespace mezzo {
 /// What forward says it saves. Without a node (not recording) saving costs nothing.
 class Saver {
  public:
-  explicit Saver(Node* node) : node_(node) {}
+  explicit Saver(const std::shared_ptr<Node>& node) : node_(node) {}
   bool recording() const { return node_ != nullptr; }
   /// Whether somebody will want the gradient of input i.
   bool needs(size_t input) const { return node_ && node_->needs(input); }
   void operator()(const Tensor& tensor) {
     if (node_) kept_.push_back(tensor);
   }
-  /// Hands what was kept to the node, knowing the outputs by now.
+  /// Hands what was kept to the node, knowing the outputs by now, which are not attached to it yet.
   void finish(Inputs outputs);
 
  private:
-  Node* node_;
+  const std::shared_ptr<Node>& node_;
   Tensors kept_;
 };
 
@@ -115,8 +115,9 @@ void connect(Node& node, Inputs inputs);
 /// Where forward returned one of its inputs: the same elements under a handle that can have a history of its
 /// own.
 void separate(Tensor& output, Inputs inputs);
-/// Makes `output` the next output of `node`.
-void attach(const std::shared_ptr<Node>& node, const Tensor& output);
+/// Makes `output` the next output of `node`. Takes the handle, since counting one more is a locked
+/// instruction.
+void attach(std::shared_ptr<Node> node, const Tensor& output);
 
 /// Runs an op on checked inputs; `checked` is what its check returned, if it did. Returns what its forward
 /// returns.
@@ -129,7 +130,7 @@ auto run_checked(const Op& op, Inputs inputs, const Checked&... checked) {
       connect(*node, inputs);
     }
   }
-  Saver save(node.get());
+  Saver save(node);
   auto result = [&] {
     NoGradGuard guard;  // ops that forward is composed of leave no nodes of their own
     return op.forward(inputs, save, checked...);
@@ -141,11 +142,9 @@ auto run_checked(const Op& op, Inputs inputs, const Checked&... checked) {
     outputs = {&result, 1};
   else
     outputs = result;
-  for (Tensor& output : outputs) {
-    separate(output, inputs);
-    attach(node, output);
-  }
+  for (Tensor& output : outputs) separate(output, inputs);
   save.finish(outputs);
+  for (Tensor& output : outputs) attach(&output == &outputs.back() ? std::move(node) : node, output);
   return result;
 }
 

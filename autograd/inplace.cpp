@@ -62,14 +62,14 @@ Tensor& change(std::string_view name, Tensor& x, const T&... operand) {
     connect(*node, in);
     if (Op::wanted_reads(*node) & pointwise::first) operands[0] = before_change(x);
   }
-  Saver save(node.get());
+  Saver save(node);
   ops::run_pointwise_into(x, plan.compute, in, kernels(x.device()).pointwise[pointwise::index<S>].value);
   x.bump_version();
   if (node) {
     Op{}.save_for_backward(operands, x, save);
     x.impl()->storage->bump_rebases();
-    attach(node, x);
     save.finish({&x, 1});
+    attach(std::move(node), x);
   }
   return x;
 }
@@ -181,10 +181,10 @@ Tensor& Tensor::copy_(const Tensor& from) {
   copy_elements(*this, source);
   bump_version();
   if (recorded) {
-    const auto node = make_pooled<OpNode<CopyInPlace>>(CopyInPlace{});
+    auto node = make_pooled<OpNode<CopyInPlace>>(CopyInPlace{});
     connect(*node, in);
     impl_->storage->bump_rebases();
-    attach(node, *this);
+    attach(std::move(node), *this);
   }
   return *this;
 }

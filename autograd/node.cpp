@@ -1,5 +1,6 @@
 #include "autograd/node.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -58,28 +59,33 @@ Edge edge_to(const Tensor& x) {
   return {};
 }
 
-SavedTensor::SavedTensor(const Tensor& tensor, int output_index) : output_index_(output_index) {
+SavedTensor::SavedTensor(const Tensor& tensor) : data_(tensor) {
   if (!tensor.defined()) return;
-  data_ = output_index >= 0 ? without_history(tensor) : tensor;
   storage_ = tensor.impl()->storage;
   version_ = tensor.version();
 }
 
-Tensor SavedTensor::unpack(const Node& owner) const {
+SavedTensor::SavedTensor(const Tensor& output, const std::shared_ptr<Node>& maker, int index)
+    : SavedTensor(without_history(output)) {
+  maker_ = maker;
+  output_index_ = index;
+}
+
+Tensor SavedTensor::unpack(std::string_view op) const {
   if (!data_.defined()) return {};
   if (data_.impl()->storage != storage_) {
-    fail(owner.name(), "a tensor saved for backward was given other data since", {{"saved", data_}},
+    fail(op, "a tensor saved for backward was given other data since", {{"saved", data_}},
          "convert or move a module before forward, or after backward");
   }
   if (data_.version() != version_) {
-    fail(owner.name(),
+    fail(op,
          text("a tensor saved for backward was changed in place: it is at version ", data_.version(),
               " but was saved at version ", version_),
          {{"saved", data_}}, "change a copy, or change it after backward");
   }
   if (output_index_ < 0 || !grad_enabled()) return data_;
   Tensor output = without_history(data_);
-  output.impl()->grad_fn = std::const_pointer_cast<Node>(owner.shared_from_this());
+  output.impl()->grad_fn = maker_.lock();
   output.impl()->output_index = output_index_;
   return output;
 }
@@ -109,7 +115,7 @@ void Node::release() {
   released_ = true;
 }
 
-Tensor Node::saved(size_t i) const { return saved_[i].unpack(*this); }
+Tensor Node::saved(size_t i) const { return saved_[i].unpack(name()); }
 
 OutputInfo Node::input_info(size_t input) const {
   const Edge& edge = edges[input];
@@ -119,15 +125,14 @@ OutputInfo Node::input_info(size_t input) const {
 
 void Saver::finish(Inputs outputs) {
   for (const Tensor& tensor : kept_) {
-    int output_index = -1;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (tensor.defined() && tensor.impl() == outputs[i].impl()) output_index = static_cast<int>(i);
-    }
-    node_->keep(tensor, output_index);
+    const auto output = std::ranges::find_if(
+        outputs, [&](const Tensor& x) { return tensor.defined() && tensor.impl() == x.impl(); });
+    if (output == outputs.end())
+      node_->keep(SavedTensor(tensor));
+    else
+      node_->keep(SavedTensor(tensor, node_, static_cast<int>(output - outputs.begin())));
   }
 }
-
-void Node::keep(const Tensor& tensor, int output_index) { saved_.emplace_back(tensor, output_index); }
 
 bool wants_record(Inputs inputs) {
   if (!grad_enabled()) return false;
@@ -140,12 +145,15 @@ bool wants_record(Inputs inputs) {
 void check_inputs(std::string_view op, Inputs inputs, bool mixes_numbers) {
   if (!inputs.empty() && !inputs[0].defined()) fail(op, "its first operand is undefined");
   const auto mixes = [&](const Tensor& x) { return mixes_numbers && ops::is_cpu_scalar(x); };
+  const auto apart = [](const Tensor& a, const Tensor& b) {
+    return a.impl()->storage->device() != b.impl()->storage->device();
+  };
   const Tensor* first = nullptr;
   for (const Tensor& x : inputs) {
     if (!x.defined() || x.impl()->is_number) continue;
-    if (!first || (x.device() != first->device() && mixes(*first))) {
+    if (!first || (apart(x, *first) && mixes(*first))) {
       first = &x;
-    } else if (x.device() != first->device() && !mixes(x)) {
+    } else if (apart(x, *first) && !mixes(x)) {
       fail(op, text("tensors are on ", to_string(first->device()), " and on ", to_string(x.device())),
            {{"one", *first}, {"other", x}}, "move them to one device with to(device)");
     }
@@ -180,19 +188,17 @@ void separate(Tensor& output, Inputs inputs) {
   }
 }
 
-void attach(const std::shared_ptr<Node>& node, const Tensor& output) {
+void attach(std::shared_ptr<Node> node, const Tensor& output) {
   TensorImpl& impl = *output.impl();
   const auto index = static_cast<int>(node->outputs.size());
-  OutputInfo& info = node->outputs.emplace_back();
-  info.shape = impl.shape;
-  info.dtype = impl.dtype;
-  info.device = impl.storage->device();
+  node->outputs.push_back({impl.shape, impl.dtype, impl.storage->device()});
+  OutputInfo& info = node->outputs.back();
   if (!is_floating(impl.dtype)) return;  // such an output carries no gradient
   if (impl.grad_fn) {  // changed in place: it keeps the new gradient; hooks saw the old value and stay there
     auto& before = impl.grad_fn->outputs[static_cast<size_t>(impl.output_index)].retains;
     info.retains = std::exchange(before, {});
   }
-  impl.grad_fn = node;
+  impl.grad_fn = std::move(node);
   impl.output_index = index;
 }
 

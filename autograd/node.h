@@ -42,22 +42,24 @@ struct OutputInfo {
   Hooks<TensorHook> hooks{};
 };
 
-/// A tensor kept for backward, with the version it had. An output is kept without its history, which would be
-/// a cycle.
+/// A tensor kept for backward, with the version it had.
 class SavedTensor {
  public:
-  SavedTensor(const Tensor& tensor, int output_index);
-  /// The tensor as it was; throws Error if its memory has changed since.
-  Tensor unpack(const Node& owner) const;
+  explicit SavedTensor(const Tensor& tensor);
+  /// Output `index` of `maker`, kept without its history, which would be a cycle.
+  SavedTensor(const Tensor& output, const std::shared_ptr<Node>& maker, int index);
+  /// The tensor as it was; throws Error, which names the op, if its memory has changed since.
+  Tensor unpack(std::string_view op) const;
 
  private:
   Tensor data_;
   std::shared_ptr<Storage> storage_;  ///< that data_ had: set_data may give it another
   uint32_t version_ = 0;
-  int output_index_;  ///< -1 for an input
+  std::weak_ptr<Node> maker_;  ///< of an output
+  int output_index_ = -1;
 };
 
-class Node : public std::enable_shared_from_this<Node> {
+class Node {
  public:
   Node();
   virtual ~Node();
@@ -76,7 +78,7 @@ class Node : public std::enable_shared_from_this<Node> {
   bool needs(size_t input) const { return edges[input].wanted(); }
   /// Shape, dtype and device of an input whose gradient is wanted: they need not be saved.
   OutputInfo input_info(size_t input) const;
-  void keep(const Tensor& tensor, int output_index);
+  void keep(SavedTensor tensor) { saved_.push_back(std::move(tensor)); }
   /// Frees what was saved. A later backward through this node throws; a node that saved nothing can run
   /// again.
   void release();

@@ -68,19 +68,21 @@ Shape channels_last_strides(const Shape& shape) {
 }
 
 bool is_dense(const Shape& shape, const Shape& strides) {
-  if (shape.numel() == 0) return true;
-  // Each round finds the dimension that continues where the ones found before end.
+  const int64_t numel = shape.numel();
+  if (numel == 0) return true;
+  // Each round finds the dimension that continues where the ones found before end; row-major strides are done
+  // in one.
   int64_t expected = 1;
   std::array<bool, Shape::max_dims> placed{};
-  for (int round = 0; round < shape.dim(); ++round) {
-    for (int d = 0; d < shape.dim(); ++d) {
+  for (int round = 0; expected != numel && round < shape.dim(); ++round) {
+    for (int d = shape.dim() - 1; d >= 0; --d) {
       bool& done = placed[static_cast<size_t>(d)];
       if (done || (shape[d] != 1 && strides[d] != expected)) continue;
       expected *= shape[d];
       done = true;
     }
   }
-  return expected == shape.numel();
+  return expected == numel;
 }
 
 bool broadcast(const Shape& a, const Shape& b, Shape& result) {
