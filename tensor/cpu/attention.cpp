@@ -113,16 +113,16 @@ class Forward {
     if (std::exchange(batch_, batch) != batch) packed_keys_ = 0;
     query_.read_scaled(in_.query, batch, first, queries, in_.scale);
     out_.write(out, batch, first, queries);
-    out_.clear(queries);
     std::fill_n(largest_, queries, kHidden<T>);
     std::fill_n(sum_, queries, T(0));
     const int64_t S = size_at(in_.key, 2), end = in_.is_causal ? std::min(S, first + queries) : S;
+    if (end == 0) out_.clear(0, queries);
     for (int64_t key = 0; key < end; key += kKeys) {
       const int64_t keys = std::min(kKeys, end - key), at = keeps_keys_ ? key : 0;
       if (!keeps_keys_ || key == packed_keys_) pack(batch, key, std::min(kKeys, S - key), at);
       scores_.compute(in_, batch, query_, first, queries, keys_transposed_.columns_from(at, keys), key, keys,
                       ahead_);
-      add_block(queries, keys, values_.tile().rows_from(at));
+      add_block(queries, key > 0, keys, values_.tile().rows_from(at));
     }
     for (int64_t i = 0; i < queries; ++i) {
       out_.scale_row(i, sum_[i] == 0 ? T(0) : T(1) / sum_[i]);
@@ -144,7 +144,8 @@ class Forward {
   /// What is taken off the scores of a query: nothing as long as it sees no key.
   T shift(int64_t i) const { return largest_[i] == kHidden<T> ? T(0) : largest_[i]; }
 
-  void add_block(int64_t queries, int64_t keys, const Tile<T>& values) {
+  /// Keys of a block and their values; `accumulate`: there were some before.
+  void add_block(int64_t queries, bool accumulate, int64_t keys, const Tile<T>& values) {
     for (int64_t i = 0; i < queries; ++i) {
       const T before = largest_[i];
       largest_[i] = std::max(before, largest_of(scores_.row(i), keys));
@@ -154,7 +155,7 @@ class Forward {
       out_.scale_row(i, factor);
     }
     for (int64_t i = 0; i < queries; ++i) sum_[i] += scores_.exponentiate(i, keys, shift(i));
-    multiply(out_.tile(), scores_.tile(keys), values, queries, {.accumulate = true}, ahead_);
+    multiply(out_.tile(), scores_.tile(keys), values, queries, {.accumulate = accumulate}, ahead_);
   }
 
   const AttentionOperands& in_;
@@ -204,13 +205,15 @@ class Backward {
         queries_(kQueries, size_at(in.query, 1)),
         grads_out_(kQueries, size_at(in.value, 1)) {}
 
-  /// Key blocks are the outer loop: their panels are made once. `ahead` is fetched meanwhile.
+  /// Key blocks are the outer loop: their panels are made once. Of the queries the last come first: under a
+  /// causal mask they see most keys, and what the first product leaves out is little. `ahead` is fetched
+  /// meanwhile.
   void run(const View& grad_query, const View& grad_key, const View& grad_value, const View& grad_out,
            const View& out, const View& lse, int64_t batch, const Ahead& ahead) {
     ahead_ = ahead;
     const int64_t L = size_at(lse, 2), S = size_at(grad_key, 2), most = block_queries(in_);
     grad_query_.write(grad_query, batch, 0, L);
-    grad_query_.clear(L);
+    if (S == 0) grad_query_.clear(0, L);
     for (int64_t key = 0; key < S; key += kKeys) {
       const int64_t keys = std::min(kKeys, S - key);
       key_.read(in_.key, batch, key, keys);
@@ -219,18 +222,19 @@ class Backward {
       value_.read(in_.value, batch, key, keys);
       values_transposed_.put_columns(0, value_, keys);
       grad_key_.write(grad_key, batch, key, keys);
-      grad_key_.clear(keys);
       grad_value_.write(grad_value, batch, key, keys);
-      grad_value_.clear(keys);
-      for (int64_t first = in_.is_causal ? key / most * most : 0; first < L; first += most) {
+      const int64_t seen = in_.is_causal ? seen_keys(L - key, keys) : keys;
+      grad_key_.clear(seen, keys);
+      grad_value_.clear(seen, keys);
+      const int64_t lowest = in_.is_causal ? key / most * most : 0, last = (L - 1) / most * most;
+      for (int64_t first = last; first >= lowest; first -= most) {
         const int64_t queries = std::min(most, L - first);
         query_.read_scaled(in_.query, batch, first, queries, in_.scale);
         grad_out_.read(grad_out, batch, first, queries);
         out_.read(out, batch, first, queries);
         load_run(lse_, address(lse, offset_of(lse, batch, first)), lse.dtype, stride_at(lse, 2), queries);
-        // Of a causal mask, the keys that the block sees, in whole panels: the last one's others are hidden.
-        const int64_t seen = Tile<T>::panels(first + queries - key) * Tile<T>::kWidth;
-        add_block(batch, first, queries, key, in_.is_causal ? std::min(keys, seen) : keys);
+        add_block(batch, first, queries, key, in_.is_causal ? seen_keys(first + queries - key, keys) : keys,
+                  first != last);
       }
       grad_key_.finish(grad_key, batch, key, keys);
       grad_value_.finish(grad_value, batch, key, keys);
@@ -240,13 +244,21 @@ class Backward {
   }
 
  private:
-  void add_block(int64_t batch, int64_t first, int64_t queries, int64_t key, int64_t keys) {
+  /// Of a block of keys those that are seen under a causal mask, in whole panels: the last one's others are
+  /// hidden.
+  static int64_t seen_keys(int64_t seen, int64_t keys) {
+    return seen <= 0 ? 0 : std::min(keys, Tile<T>::panels(seen) * Tile<T>::kWidth);
+  }
+
+  /// `accumulate`: the keys have gradients from other queries.
+  void add_block(int64_t batch, int64_t first, int64_t queries, int64_t key, int64_t keys, bool accumulate) {
     weights_.compute(in_, batch, query_, first, queries, keys_transposed_.columns_from(0, keys), key, keys,
                      ahead_);
     for (int64_t i = 0; i < queries; ++i)
       weights_.exponentiate(i, keys, lse_[i] == kHidden<T> ? T(0) : lse_[i]);
     grads_out_.put_rows(0, grad_out_, queries);
-    multiply_transposed(grad_value_.tile(), weights_.tile(keys), grads_out_.tile(), queries, true, ahead_);
+    multiply_transposed(grad_value_.tile(), weights_.tile(keys), grads_out_.tile(), queries, accumulate,
+                        ahead_);
     multiply(slopes_.tile(keys), grad_out_.tile(), values_transposed_.columns_from(0, keys), queries, {},
              ahead_);
     for (int64_t i = 0; i < queries; ++i) {
@@ -259,9 +271,9 @@ class Backward {
       for (int64_t j = 0; j < keys; ++j) s[j] = p[j] * (s[j] - mean);
     }
     multiply(grad_query_.tile().rows_from(first), slopes_.tile(keys), keys_.tile(), queries,
-             {.accumulate = true}, ahead_);
+             {.accumulate = key > 0}, ahead_);
     queries_.put_rows(0, query_, queries);
-    multiply_transposed(grad_key_.tile(), slopes_.tile(keys), queries_.tile(), queries, true, ahead_);
+    multiply_transposed(grad_key_.tile(), slopes_.tile(keys), queries_.tile(), queries, accumulate, ahead_);
   }
 
   const AttentionOperands& in_;

@@ -23,9 +23,9 @@ class Block {
   const Tile<T>& tile() const { return tile_; }
   T* row(int64_t i) const { return tile_.at(i, 0); }
   int64_t columns() const { return columns_; }
-  /// Rows and those that fill up a tile = 0.
-  void clear(int64_t rows) const {
-    for (int64_t i = 0; i < Tile<T>::padded_rows(rows); ++i)
+  /// Rows [first, rows) and those that fill up a tile = 0.
+  void clear(int64_t first, int64_t rows) const {
+    for (int64_t i = first; i < Tile<T>::padded_rows(rows); ++i)
       std::fill_n(row(i), Tile<T>::panels(columns_) * Tile<T>::kWidth, T(0));
   }
   void scale_row(int64_t i, T factor) const {

@@ -63,6 +63,8 @@ void check_kernels(const Case& c, DType dtype, Layout from, Layout to, std::mt19
                              c.is_causal};
   Elements out(dtype, o, to), lse(compute_type(dtype), l, to), naive_out(dtype, o),
       naive_lse(compute_type(dtype), l);
+  const auto unset = [](int64_t) { return NAN; };  // what is not written shows
+  for (Elements* x : {&out, &lse}) x->fill(unset);
   table(false).attention(out.view(), lse.view(), in);
   table(true).attention(naive_out.view(), naive_lse.view(), in);
   CHECK(agree(out, naive_out, 8));
@@ -70,6 +72,7 @@ void check_kernels(const Case& c, DType dtype, Layout from, Layout to, std::mt19
 
   Elements dq(dtype, q, to), dk(dtype, k, to), dv(dtype, v, to), naive_dq(dtype, q), naive_dk(dtype, k),
       naive_dv(dtype, v);
+  for (Elements* x : {&dq, &dk, &dv}) x->fill(unset);
   table(false).attention_grad(dq.view(), dk.view(), dv.view(), g.view(), out.view(), lse.view(), in);
   table(true).attention_grad(naive_dq.view(), naive_dk.view(), naive_dv.view(), g.view(), out.view(),
                              lse.view(), in);
@@ -108,6 +111,9 @@ TEST_CASE("attention kernels: several blocks of queries and keys") {
                         {64, 128, 32, 64, uint8, true},  // results where they lie, as whole panels
                         {136, 136, 64, 32, uint8, true},
                         {72, 264, 32, 32, float32, false},
+                        {40, 264, 32, 64, uint8, true},  // keys that no query sees
+                        {0, 8, 32, 32, uint8, false},
+                        {8, 0, 32, 32, uint8, false},
                         {1, 1, 1, 1, uint8, true}})
     check_kernels(c, float32, Layout::row_major, Layout::row_major, random);
 }
