@@ -15,17 +15,11 @@ namespace mezzo {
 
 namespace {
 
-/// True if nothing else holds the tensor or its memory, so that adding to it in place changes no other
-/// tensor.
-bool is_ours_alone(const Tensor& x) {
-  return x.handle().use_count() == 1 && x.impl()->storage.use_count() == 1;
-}
-
 /// sum += x, without touching memory that another tensor shares.
 void accumulate(Tensor& sum, Tensor x) {
   if (!sum.defined()) {
     sum = std::move(x);
-  } else if (!grad_enabled() && is_ours_alone(sum) && sum.dtype() == x.dtype() &&
+  } else if (!grad_enabled() && is_sole_owner(sum) && sum.dtype() == x.dtype() &&
              is_dense(sum.shape(), sum.strides())) {
     sum.add_(x);
   } else {
@@ -55,7 +49,7 @@ void accumulate_into_leaf(const Tensor& leaf, Tensor gradient) {
       sum = add(sum, gradient);
     else
       sum.add_(gradient);
-  } else if (!grad_enabled() && is_ours_alone(gradient) && gradient.strides() == leaf.strides() &&
+  } else if (!grad_enabled() && is_sole_owner(gradient) && gradient.strides() == leaf.strides() &&
              is_dense(leaf.shape(), leaf.strides())) {
     sum = std::move(gradient);
   } else {

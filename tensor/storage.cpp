@@ -30,8 +30,8 @@ struct SizeClass {
 
   explicit SizeClass(size_t bytes) {
     const size_t step = std::max(kAlignment, std::bit_floor(bytes) / 8);
-    const auto shift =
-        static_cast<size_t>(std::countr_zero(step));  // dividing by `step` takes a small op 3 %
+    // Divisions by `step` were 3 % of a small op.
+    const auto shift = static_cast<size_t>(std::countr_zero(step));
     const size_t steps = std::max<size_t>(1, (bytes + step - 1) >> shift);
     size = steps << shift;
     number = 8 * (shift - std::countr_zero(kAlignment)) + steps;
