@@ -198,16 +198,17 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   const Chunks chunks(P, products.tile_rows(), std::clamp<int64_t>(P / (32 * O), 8, 32));
   const int64_t parts = chunks.parts(3 * C * O);
   const Workspaces<Products> workspaces(products, parts, C, O);
-  const auto partials = products.partials(grads.weight.given() ? chunks.count : 0);
+  auto partials = products.partials(grads.weight.given() ? chunks.count : 0, chunks.count == chunks.tiles());
   const Before<T> before(norm_relu, with, C);
   ChunkSums norm_sums(std::max<int64_t>(1, chunks.count), before.norm ? C : 0),
       bias_sums(std::max<int64_t>(1, chunks.count), O);
   const OutputGradient<T> output(grad_mean, grad_var, mean, with == LinearWith::relu_after, P, O);
-  struct TileSums {
-    std::vector<T> bias, norm_bias, norm_weight;
+  struct OfPart {
+    std::vector<T> bias, norm_bias, norm_weight;  // sums of a tile
+    int64_t first_chunk = -1;
   };
   const std::vector<T> of_in(before.mean.size()), of_out(static_cast<size_t>(O));
-  std::vector<TileSums> sums(static_cast<size_t>(parts), {of_out, of_in, of_in});
+  std::vector<OfPart> sums(static_cast<size_t>(parts), {of_out, of_in, of_in});
 
   const int64_t slopes = before.gelu ? Tile<T>::size_in_rows(products.tile_rows(), C) : 0;
   const Scratch slope_memory(static_cast<size_t>(parts * slopes) * sizeof(T));
@@ -215,7 +216,8 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   chunks.for_tiles(3 * C * O, [&](int64_t chunk, int64_t first, int64_t rows, int64_t part) {
     auto tiles = products.tiles(workspaces.products(part));
     const auto slope = before.gelu ? Tile<T>::in_rows(slope_memory.as<T>() + part * slopes, C) : Tile<T>{};
-    TileSums& sum = sums[static_cast<size_t>(part)];
+    OfPart& sum = sums[static_cast<size_t>(part)];
+    if (sum.first_chunk < 0) sum.first_chunk = chunk;
     T *buffer = workspaces.line(part, 0), *line = workspaces.line(part, 1), *other = workspaces.line(part, 2);
     if (!grad_out.given()) std::fill_n(other, O, T(0));
     // Where it lies, unless the gradient of x is to be written there.
@@ -237,8 +239,10 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
     }
     Ahead ahead;
     for (const View* matrix : {&x, &out, &grad_out}) add_ahead(ahead, *matrix, first + rows, rows);
-    if (grads.weight.given())
-      tiles.add_weight_grad(partials.at(chunk), rows, first != chunks.begin(chunk), ahead);
+    if (grads.weight.given()) {
+      const int64_t place = partials.place(chunk, sum.first_chunk);
+      tiles.add_weight_grad(partials.at(place), rows, first != chunks.begin(place), ahead);
+    }
     move_into(bias_sums.at(chunk).first, sum.bias);
     if (!grads.x.given()) return;
     tiles.put_result_in(before.norm ? View{} : grads.x, first, rows, C);
@@ -264,7 +268,7 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
     move_into(norm_sums.at(chunk).second, sum.norm_weight);
   });
 
-  if (grads.weight.given()) products.finish_weight_grad(grads.weight, partials, chunks.count);
+  if (grads.weight.given()) products.finish_weight_grad(grads.weight, partials);
   if (grads.bias.given()) {
     bias_sums.add_up();
     store_per_channel(grads.bias, bias_sums.first());

@@ -113,15 +113,17 @@ class PanelProducts {
   };
   Tiles tiles(std::byte* memory) const { return Tiles(*this, memory); }
 
-  Partials<T> partials(int64_t chunks) const {
+  /// What a tile adds is summed by itself before: chunks of one tile each may share memory.
+  Partials<T> partials(int64_t chunks, bool of_one_tile) const {
     return {chunks,
-            weight_grad_is_transposed() ? Tile<T>::size_in_panels(C_, O_) : Tile<T>::size_in_panels(O_, C_)};
+            weight_grad_is_transposed() ? Tile<T>::size_in_panels(C_, O_) : Tile<T>::size_in_panels(O_, C_),
+            of_one_tile ? 4 : 1};
   }
-  void finish_weight_grad(const View& out, const Partials<T>& partials, int64_t chunks) const {
+  void finish_weight_grad(const View& out, const Partials<T>& partials) const {
     constexpr int64_t W = Tile<T>::kWidth;
     static_assert(kChunk >= W);
     const bool transposed = weight_grad_is_transposed();
-    add_up_rows<T>(out, chunks, transposed ? kChunk : W,
+    add_up_rows<T>(out, partials, transposed ? kChunk : W,
                    [&](int64_t chunk, int64_t o, int64_t first, int64_t n, T* sums) {
                      const Tile<T> part = weight_grad(partials.at(chunk));
                      if (transposed) {

@@ -97,9 +97,9 @@ class RoundedProducts {
   };
   Tiles tiles(std::byte* memory) const { return Tiles(*this, memory); }
 
-  Partials<float> partials(int64_t chunks) const { return {chunks, O_ * C_}; }
-  void finish_weight_grad(const View& out, const Partials<float>& partials, int64_t chunks) const {
-    add_up_rows<float>(out, chunks, kChunk,
+  Partials<float> partials(int64_t chunks, bool) const { return {chunks, O_ * C_, 1}; }
+  void finish_weight_grad(const View& out, const Partials<float>& partials) const {
+    add_up_rows<float>(out, partials, kChunk,
                        [&](int64_t chunk, int64_t o, int64_t first, int64_t n, float* sums) {
                          const float* from = partials.at(chunk) + o * C_ + first;
                          for (int64_t c = 0; c < n; ++c) sums[c] += from[c];

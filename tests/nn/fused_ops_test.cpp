@@ -5,6 +5,7 @@
 #include "autograd/ops.h"
 #include "nn/nn.h"
 #include "tensor/random.h"
+#include "tensor/threads.h"
 #include "tests/error_text.h"
 #include "tests/nn/layers.h"
 #include "tests/values.h"
@@ -109,6 +110,26 @@ TEST_CASE("linear, linear_relu, gelu_linear: sizes around those of tiles, panels
     compare([](Inputs in) { return Tensors{linear_relu(in[0], in[1], in[2])}; }, {x, weight, {}});
     compare([](Inputs in) { return Tensors{gelu_linear(in[0], in[1], in[2])}; }, {x * 8, weight, bias});
   }
+}
+
+TEST_CASE("linear maps: the same bits for any number of threads") {
+  const int before = num_threads();
+  const auto with_threads = [](int threads) {
+    set_num_threads(threads);
+    manual_seed(test_seed());
+    // Seven tiles of rows, whose weight gradients are added up in groups.
+    const Tensors in{uniform({808, 40}) - 0.5, uniform({72, 40}) - 0.5, uniform({72})};
+    return run([](Inputs x) { return Tensors{gelu_linear(x[0], x[1], x[2])}; }, in, float32, test_device(),
+               contiguous_format);
+  };
+  CAPTURE(test_seed());
+  const Tensors one = with_threads(1);
+  for (const int threads : {2, 3, 5}) {
+    CAPTURE(threads);
+    const Tensors several = with_threads(threads);
+    for (size_t i = 0; i < one.size(); ++i) CHECK(close(several[i], one[i], 0));
+  }
+  set_num_threads(before);
 }
 
 TEST_CASE("linear maps give any of their gradients alone") {
