@@ -200,22 +200,33 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   const Workspaces<Products> workspaces(products, parts, C, O);
   auto partials = products.partials(grads.weight.given() ? chunks.count : 0, chunks.count == chunks.tiles());
   const Before<T> before(norm_relu, with, C);
-  ChunkSums norm_sums(std::max<int64_t>(1, chunks.count), before.norm ? C : 0),
+  const int64_t width = before.norm ? Tile<T>::panels(C) * Tile<T>::kWidth : 0;
+  ChunkSums norm_sums(std::max<int64_t>(1, chunks.count), width),
       bias_sums(std::max<int64_t>(1, chunks.count), O);
   const OutputGradient<T> output(grad_mean, grad_var, mean, with == LinearWith::relu_after, P, O);
   struct OfPart {
     std::vector<T> bias, norm_bias, norm_weight;  // sums of a tile
     int64_t first_chunk = -1;
   };
-  const std::vector<T> of_in(before.mean.size()), of_out(static_cast<size_t>(O));
+  const auto filled_up = [&](std::vector<T> numbers) {
+    numbers.resize(static_cast<size_t>(width));
+    return numbers;
+  };
+  const std::vector<T> mean_of_x = filled_up(before.mean), scale = filled_up(before.scale),
+                       bias = filled_up(before.bias), of_in = filled_up({}), of_out(static_cast<size_t>(O));
   std::vector<OfPart> sums(static_cast<size_t>(parts), {of_out, of_in, of_in});
 
-  const int64_t slopes = before.gelu ? Tile<T>::size_in_rows(products.tile_rows(), C) : 0;
-  const Scratch slope_memory(static_cast<size_t>(parts * slopes) * sizeof(T));
+  const int64_t beside_size = before.nothing() ? 0 : Tile<T>::size_in_rows(products.tile_rows(), C);
+  const Scratch beside_memory(static_cast<size_t>(parts * beside_size) * sizeof(T));
 
   chunks.for_tiles(3 * C * O, [&](int64_t chunk, int64_t first, int64_t rows, int64_t part) {
     auto tiles = products.tiles(workspaces.products(part));
-    const auto slope = before.gelu ? Tile<T>::in_rows(slope_memory.as<T>() + part * slopes, C) : Tile<T>{};
+    // What is normalised, where it lies if it is whole blocks; else a copy of it, or slopes of gelu.
+    const Tile<T> lying = width == C && width > 0 ? Tile<T>::in_place(x, first * x.strides[0], x.strides[0],
+                                                                      x.strides[1], rows, C)
+                                                  : Tile<T>{};
+    const Tile<T> beside =
+        lying.data ? lying : Tile<T>::in_rows(beside_memory.as<T>() + part * beside_size, C);
     OfPart& sum = sums[static_cast<size_t>(part)];
     if (sum.first_chunk < 0) sum.first_chunk = chunk;
     T *buffer = workspaces.line(part, 0), *line = workspaces.line(part, 1), *other = workspaces.line(part, 2);
@@ -231,8 +242,12 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
       for (size_t o = 0; o < sum.bias.size(); ++o) sum.bias[o] += total[o];
       if (!taken) tiles.put_grad(i, total);
       if (before.gelu && x.given()) {
-        const T* a = before.apply_gelu(Rows<T>{x}.read(first + i, buffer), line, slope.at(i, 0));
+        const T* a = before.apply_gelu(Rows<T>{x}.read(first + i, buffer), line, beside.at(i, 0));
         if (grads.weight.given()) tiles.put_input(i, a);
+      } else if (before.norm) {
+        if (!lying.data)
+          load_run(beside.at(i, 0), address(x, (first + i) * x.strides[0]), x.dtype, x.strides[1], C);
+        if (grads.weight.given()) tiles.put_input(i, before.apply(beside.at(i, 0), line));
       } else if (grads.weight.given()) {
         tiles.put_input(i, before.apply(Rows<T>{x}.read(first + i, buffer), line));
       }
@@ -245,25 +260,16 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
     }
     move_into(bias_sums.at(chunk).first, sum.bias);
     if (!grads.x.given()) return;
-    tiles.put_result_in(before.norm ? View{} : grads.x, first, rows, C);
-    tiles.multiply_grad(rows, slope, ahead);
-    for (int64_t i = 0; i < rows; ++i) {
-      const T* da = tiles.result(i);
-      T* dx = Rows<T>{grads.x}.write(first + i, line);
-      if (before.norm) {
-        const T* in = Rows<T>{x}.read(first + i, other);
-        T *norm_bias = sum.norm_bias.data(), *norm_weight = sum.norm_weight.data();
-#pragma omp simd
-        for (size_t c = 0; c < before.mean.size(); ++c) {
-          const T centred = in[c] - before.mean[c];
-          const T passed = centred * before.scale[c] + before.bias[c] > T(0) ? da[c] : T(0);
-          norm_bias[c] += passed;
-          norm_weight[c] += passed * centred;
-          dx[c] = passed * before.scale[c];
-        }
-      }
-      Rows<T>{grads.x}.finish(first + i, before.norm ? dx : da);
-    }
+    tiles.put_result_in(grads.x, first, rows, C);
+    const NormSlope<T> norm{beside,      mean_of_x.data(),     scale.data(),
+                            bias.data(), sum.norm_bias.data(), sum.norm_weight.data(),
+                            rows};
+    tiles.multiply_grad(rows,
+                        {.factor = before.gelu ? beside.data : nullptr,
+                         .factor_row = beside.row_stride,
+                         .norm = before.norm ? &norm : nullptr},
+                        ahead);
+    for (int64_t i = 0; i < rows; ++i) Rows<T>{grads.x}.finish(first + i, tiles.result(i));
     move_into(norm_sums.at(chunk).first, sum.norm_bias);
     move_into(norm_sums.at(chunk).second, sum.norm_weight);
   });
@@ -275,9 +281,10 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   }
   if (!before.norm) return;
   norm_sums.add_up();
-  std::vector<double> weights(norm_sums.second().begin(), norm_sums.second().end());
-  for (size_t c = 0; c < weights.size(); ++c) weights[c] *= static_cast<double>(before.invstd[c]);
-  store_per_channel(grads.norm_bias, norm_sums.first());
+  const auto channels = static_cast<size_t>(C);
+  std::vector<double> weights(norm_sums.second().begin(), norm_sums.second().begin() + C);
+  for (size_t c = 0; c < channels; ++c) weights[c] *= static_cast<double>(before.invstd[c]);
+  store_per_channel(grads.norm_bias, norm_sums.first().first(channels));
   store_per_channel(grads.norm_weight, weights);
 }
 

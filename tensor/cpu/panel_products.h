@@ -76,10 +76,9 @@ class PanelProducts {
       multiply(result_, input_, products_.forward_weight(), rows, {.start = bias.data(), .relu = relu},
                ahead);
     }
-    /// result = gradient weight, times a tile of factors if that is given.
-    void multiply_grad(int64_t rows, const Tile<T>& factors, Ahead& ahead) const {
-      multiply(result_, grad_, products_.backward_weight(), rows,
-               {.factor = factors.data, .factor_row = factors.row_stride}, ahead);
+    /// result = gradient weight, times factors or a slope if they are given.
+    void multiply_grad(int64_t rows, const Finish<T>& finish, Ahead& ahead) const {
+      multiply(result_, grad_, products_.backward_weight(), rows, finish, ahead);
     }
     /// partial (+)= gradientᵀ input.
     void add_weight_grad(T* partial, int64_t rows, bool accumulate, Ahead& ahead) const {

@@ -77,11 +77,28 @@ class RoundedProducts {
         }
       }
     }
-    void multiply_grad(int64_t rows, const Tile<float>& factors, const Ahead&) const {
+    void multiply_grad(int64_t rows, const Finish<float>& finish, const Ahead&) const {
       products_.of(products_.input_grad_, rows)
           .run(result_, grad_, products_.weight_.as<BFloat16>(), scratch_);
-      for (int64_t i = 0; factors.data && i < rows; ++i)
-        for (int64_t c = 0; c < columns_; ++c) result_[i * columns_ + c] *= factors.at(i, 0)[c];
+      for (int64_t i = 0; i < rows; ++i) {
+        float* y = result_ + i * columns_;
+        if (finish.factor) {
+          const float* factor = finish.factor + i * finish.factor_row;
+#pragma omp simd
+          for (int64_t c = 0; c < columns_; ++c) y[c] *= factor[c];
+        }
+        if (!finish.norm) continue;
+        const NormSlope<float>& norm = *finish.norm;
+        const float* x = norm.x.at(i, 0);
+#pragma omp simd
+        for (int64_t c = 0; c < columns_; ++c) {
+          const float centred = x[c] - norm.mean[c];
+          const float passed = centred * norm.scale[c] + norm.bias[c] > 0 ? y[c] : 0;
+          norm.passed[c] += passed;
+          norm.weighted[c] += passed * centred;
+          y[c] = passed * norm.scale[c];
+        }
+      }
     }
     void add_weight_grad(float* partial, int64_t rows, bool accumulate, const Ahead&) const {
       if (!accumulate) std::fill_n(partial, products_.O_ * products_.C_, 0.0f);

@@ -18,15 +18,55 @@ struct Terms {
   int64_t row, term, run, jump;
 };
 
+/// What becomes of the gradient of relu(a), a = (x - mean) scale + bias by columns: where a > 0 it passes,
+/// times scale. Sums over the first `rows` rows of what passes, and of that times x - mean, are added to what
+/// is there. All is filled up to whole panels.
+template <class T>
+struct NormSlope {
+  Tile<T> x;  ///< in rows
+  const T *mean, *scale, *bias;
+  T *passed, *weighted;
+  int64_t rows;
+};
+
 /// Sums begin at start[kWidth] if it is given, and are added to what is there, those below 0 become 0, or
-/// they are multiplied by a factor each, which lies as the result would in rows.
+/// they are multiplied by a factor each, which lies as the result would in rows, or by the slope of a norm.
 template <class T>
 struct Finish {
   const T* start = nullptr;
   bool relu = false, accumulate = false;
   const T* factor = nullptr;
   int64_t factor_row = 0;  ///< elements to the next row
+  const NormSlope<T>* norm = nullptr;
+  int64_t row = 0, column = 0;  ///< of norm, where the block begins
 };
+
+/// A block's sums by the slope of a norm.
+template <class T, int R, int kAll, class At>
+void multiply_by_slope(typename Vec<T>::Packet (&sums)[R][kAll], const Finish<T>& finish, const At& at) {
+  using Packet = typename Vec<T>::Packet;
+  const NormSlope<T>& norm = *finish.norm;
+  const Packet zero = ei::pset1<Packet>(T(0));
+#pragma GCC unroll 4
+  for (int v = 0; v < kAll; ++v) {
+    const int64_t c = finish.column + at(v, Tile<T>::kWidth);
+    const Packet mean = ei::ploadu<Packet>(norm.mean + c), scale = ei::ploadu<Packet>(norm.scale + c),
+                 bias = ei::ploadu<Packet>(norm.bias + c);
+    Packet passed = ei::ploadu<Packet>(norm.passed + c), weighted = ei::ploadu<Packet>(norm.weighted + c);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      if (finish.row + r >= norm.rows) continue;
+      const Packet centred = ei::psub(ei::ploadu<Packet>(norm.x.at(finish.row + r, 0) + c), mean);
+      const Packet passes = ei::pcmp_lt(zero, ei::pmadd(centred, scale, bias));  // not NaN
+      const Packet sum = ei::pselect(passes, sums[r][v], zero);
+      passed = ei::padd(passed, sum);
+      weighted = ei::pmadd(sum, centred, weighted);
+      sums[r][v] = ei::pmul(sum, scale);
+    }
+    ei::pstoreu(norm.passed + c, passed);
+    ei::pstoreu(norm.weighted + c, weighted);
+  }
+}
 
 /// out[r * out_row + p * out_panel][0, kWidth) = sum over k < terms of a(r, k) * b[p * b_panel + k * kWidth],
 /// for the R rows and N panels of a block. R * N * kVectors sums are in registers at a time.
@@ -61,21 +101,24 @@ void multiply_block(T* out, int64_t out_row, int64_t out_panel, const Terms<T>& 
       }
     }
   }
-  const Packet zero = ei::pset1<Packet>(T(0));
+  const auto each = [&](auto&& f) {
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
+    for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < kAll; ++v) {
-      T* to = out + r * out_row + at(v, out_panel);
-      Packet sum = sums[r][v];
-      if (finish.accumulate) sum = ei::padd(sum, ei::ploadu<Packet>(to));
-      if (finish.relu) sum = ei::pselect(ei::pcmp_lt(sum, zero), zero, sum);  // NaN stays
-      if (finish.factor)
-        sum =
-            ei::pmul(sum, ei::ploadu<Packet>(finish.factor + r * finish.factor_row + at(v, Tile<T>::kWidth)));
-      ei::pstoreu(to, sum);
-    }
-  }
+      for (int v = 0; v < kAll; ++v) f(r, v, sums[r][v]);
+  };
+  const auto result = [&](int r, int v) { return out + r * out_row + at(v, out_panel); };
+  const Packet zero = ei::pset1<Packet>(T(0));
+  if (finish.accumulate)
+    each([&](int r, int v, Packet& sum) { sum = ei::padd(sum, ei::ploadu<Packet>(result(r, v))); });
+  if (finish.relu)
+    each([&](int, int, Packet& sum) { sum = ei::pselect(ei::pcmp_lt(sum, zero), zero, sum); });  // NaN stays
+  if (finish.factor)
+    each([&](int r, int v, Packet& sum) {
+      sum = ei::pmul(sum, ei::ploadu<Packet>(finish.factor + r * finish.factor_row + at(v, Tile<T>::kWidth)));
+    });
+  if (finish.norm) multiply_by_slope<T>(sums, finish, at);
+  each([&](int r, int v, Packet& sum) { ei::pstoreu(result(r, v), sum); });
 }
 
 /// f.operator()<R, N>(row) for blocks that cover rows, an even number: of one panel, or of a pair where
@@ -108,12 +151,15 @@ void multiply(const Tile<T>& out, const Tile<T>& a, const Tile<T>& b, int64_t ro
     for (int64_t k = 0; k < std::max<int64_t>(1, a.columns); k += kTerms) {
       Finish<T> of_panel = k == 0 ? finish : Finish<T>{.accumulate = true};
       of_panel.factor_row = finish.factor_row;
+      of_panel.column = p * W;
       if (of_panel.start) of_panel.start += p * W;
       const bool ends = k + kTerms >= a.columns;
       of_panel.relu = finish.relu && ends;
+      of_panel.norm = ends ? finish.norm : nullptr;
       for_blocks<T>(
           std::min(Tile<T>::kPanels, panels - p), Tile<T>::padded_rows(rows), [&]<int R, int N>(int64_t i) {
             of_panel.factor = finish.factor && ends ? finish.factor + i * finish.factor_row + p * W : nullptr;
+            of_panel.row = i;
             multiply_block<T, R, N>(out.at(i, p), out.row_stride, out.panel_stride,
                                     {a.at(i, k / W), a.row_stride, 1, run, a.panel_stride}, b.at(k, p),
                                     b.panel_stride, std::min(kTerms, a.columns - k), of_panel);
