@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "tensor/backend.h"
 #include "tensor/error.h"
@@ -91,11 +92,15 @@ class Cache {
   }
 
   void clear() {
-    const std::lock_guard guard(lock_);
-    for (FreeList& blocks : free_) {
+    Lists taken;  // given back outside the lock, which is brief
+    {
+      const std::lock_guard guard(lock_);
+      std::swap(taken, free_);
+      stats_.cached = 0;
+    }
+    for (FreeList& blocks : taken) {
       while (void* data = blocks.pop()) std::free(data);
     }
-    stats_.cached = 0;
   }
 
   MemoryStats stats() {
@@ -124,8 +129,10 @@ class Cache {
     stats_.peak = std::max(stats_.peak, stats_.live);
   }
 
+  using Lists = std::array<FreeList, SizeClass::kClasses>;
+
   BriefLock lock_;
-  std::array<FreeList, SizeClass::kClasses> free_;
+  Lists free_;
   MemoryStats stats_;
 };
 

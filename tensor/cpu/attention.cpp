@@ -223,7 +223,7 @@ class Backward {
       values_transposed_.put_columns(0, value_, keys);
       grad_key_.write(grad_key, batch, key, keys);
       grad_value_.write(grad_value, batch, key, keys);
-      const int64_t seen = in_.is_causal ? seen_keys(L - key, keys) : keys;
+      const int64_t seen = seen_keys(L - key, keys);
       grad_key_.clear(seen, keys);
       grad_value_.clear(seen, keys);
       const int64_t lowest = in_.is_causal ? key / most * most : 0, last = (L - 1) / most * most;
@@ -233,8 +233,7 @@ class Backward {
         grad_out_.read(grad_out, batch, first, queries);
         out_.read(out, batch, first, queries);
         load_run(lse_, address(lse, offset_of(lse, batch, first)), lse.dtype, stride_at(lse, 2), queries);
-        add_block(batch, first, queries, key, in_.is_causal ? seen_keys(first + queries - key, keys) : keys,
-                  first != last);
+        add_block(batch, first, queries, key, seen_keys(first + queries - key, keys), first != last);
       }
       grad_key_.finish(grad_key, batch, key, keys);
       grad_value_.finish(grad_value, batch, key, keys);
@@ -244,10 +243,11 @@ class Backward {
   }
 
  private:
-  /// Of a block of keys those that are seen under a causal mask, in whole panels: the last one's others are
-  /// hidden.
-  static int64_t seen_keys(int64_t seen, int64_t keys) {
-    return seen <= 0 ? 0 : std::min(keys, Tile<T>::panels(seen) * Tile<T>::kWidth);
+  /// Of a block of keys those that are seen; under a causal mask the first `most`, in whole panels: the last
+  /// one's others are hidden.
+  int64_t seen_keys(int64_t most, int64_t keys) const {
+    if (!in_.is_causal) return keys;
+    return std::min(keys, Tile<T>::panels(std::max<int64_t>(0, most)) * Tile<T>::kWidth);
   }
 
   /// `accumulate`: the keys have gradients from other queries.

@@ -222,9 +222,7 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   chunks.for_tiles(3 * C * O, [&](int64_t chunk, int64_t first, int64_t rows, int64_t part) {
     auto tiles = products.tiles(workspaces.products(part));
     // What is normalised, where it lies if it is whole blocks; else a copy of it, or slopes of gelu.
-    const Tile<T> lying = width == C && width > 0 ? Tile<T>::in_place(x, first * x.strides[0], x.strides[0],
-                                                                      x.strides[1], rows, C)
-                                                  : Tile<T>{};
+    const Tile<T> lying = width == C ? Tile<T>::rows_of(x, first, rows) : Tile<T>{};
     const Tile<T> beside =
         lying.data ? lying : Tile<T>::in_rows(beside_memory.as<T>() + part * beside_size, C);
     OfPart& sum = sums[static_cast<size_t>(part)];

@@ -58,16 +58,16 @@ class PanelProducts {
     /// Instead of put_input, in forward, and of put_grad: rows of a matrix where they lie, if they can be
     /// read so.
     bool take_input(const View& x, int64_t row, int64_t rows) {
-      return take_lines(input_, lines_of(x, row, rows));
+      return take_lines(input_, Tile<T>::rows_of(x, row, rows));
     }
     bool take_grad(const View& grad, int64_t row, int64_t rows) {
       // The product over rows reads columns by blocks of kRows, too.
       return products_.O_ % Tile<T>::kRows == 0 && !products_.weight_grad_is_transposed() &&
-             take_lines(grad_, lines_of(grad, row, rows));
+             take_lines(grad_, Tile<T>::rows_of(grad, row, rows));
     }
     /// Results of `columns` columns go to rows of `out` if they can be written there, else to memory of ours.
     void put_result_in(const View& out, int64_t row, int64_t rows, int64_t columns) {
-      const Tile<T> lines = lines_of(out, row, rows);
+      const Tile<T> lines = Tile<T>::rows_of(out, row, rows);
       result_ = lines.data && columns % Tile<T>::kWidth == 0 ? lines : Tile<T>::in_rows(memory_, columns);
     }
     const T* result(int64_t row) const { return result_.at(row, 0); }
@@ -98,12 +98,6 @@ class PanelProducts {
       T* data = std::exchange(memory_, memory_ + Tile<T>::size_in_rows(products_.tile_rows_, columns));
       return in_rows ? Tile<T>::in_rows(data, columns)
                      : Tile<T>::in_panels(data, products_.tile_rows_, columns);
-    }
-    /// Rows of a matrix where they lie.
-    static Tile<T> lines_of(const View& matrix, int64_t row, int64_t rows) {
-      if (!matrix.given()) return {};
-      return Tile<T>::in_place(matrix, row * matrix.strides[0], matrix.strides[0], matrix.strides[1], rows,
-                               matrix.shape[1]);
     }
 
     const PanelProducts& products_;

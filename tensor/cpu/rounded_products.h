@@ -87,16 +87,12 @@ class RoundedProducts {
 #pragma omp simd
           for (int64_t c = 0; c < columns_; ++c) y[c] *= factor[c];
         }
-        if (!finish.norm) continue;
-        const NormSlope<float>& norm = *finish.norm;
-        const float* x = norm.x.at(i, 0);
-#pragma omp simd
-        for (int64_t c = 0; c < columns_; ++c) {
-          const float centred = x[c] - norm.mean[c];
-          const float passed = centred * norm.scale[c] + norm.bias[c] > 0 ? y[c] : 0;
-          norm.passed[c] += passed;
-          norm.weighted[c] += passed * centred;
-          y[c] = passed * norm.scale[c];
+        using V = Vec<float>;
+        for (int64_t c = 0; finish.norm && c < columns_; c += V::size) {
+          V::Packet grad[1][1] = {{V::load(y + c, columns_ - c, 0).packet}};
+          multiply_by_slope<float>(grad, {.norm = finish.norm, .row = i, .column = c},
+                                   [](int, int64_t) { return 0; });
+          V(grad[0][0]).store(y + c, columns_ - c);
         }
       }
     }

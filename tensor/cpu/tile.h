@@ -43,6 +43,13 @@ struct Tile {
     return {data, row_stride, kWidth, columns};
   }
 
+  /// Rows [row, row + rows) of a matrix where they lie; without data if it is not given, too.
+  static Tile rows_of(const View& matrix, int64_t row, int64_t rows) {
+    if (!matrix.given()) return {};
+    return in_place(matrix, row * matrix.strides[0], matrix.strides[0], matrix.strides[1], rows,
+                    matrix.shape[1]);
+  }
+
   T* data;
   int64_t row_stride, panel_stride;  ///< elements to the next row, to the next panel
   int64_t columns;

@@ -331,7 +331,7 @@ TEST_CASE("fusion: under autocast, products in 16 bits and statistics in float32
         all.push_back(net(x));
       }
       CHECK(all[0].dtype() == low);
-      (all[0].to(float32).square().mean() * 1024).backward();  // or float16 loses small gradients
+      all[0].to(float32).square().mean().backward();
       for (const Tensor& parameter : net.parameters()) all.push_back(parameter.grad());
       return all;
     };
@@ -342,7 +342,7 @@ TEST_CASE("fusion: under autocast, products in 16 bits and statistics in float32
       CHECK(fused[i].dtype() == plain[i].dtype());
       const double largest = plain[i].to(float32).abs().max().item<double>();
       const double difference = (fused[i].to(float32) - plain[i].to(float32)).abs().max().item<double>();
-      CHECK(difference <= 0.06 * largest);  // both are some hundredths off float32
+      CHECK(difference <= (low == bfloat16 ? 0.05 : 0.01) * largest);
     }
   }
 }
