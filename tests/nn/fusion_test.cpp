@@ -324,6 +324,13 @@ TEST_CASE("fusion: under autocast, products in 16 bits and statistics in float32
       nn::Sequential net = on_device(nn::Sequential(nn::Conv2d(3, 40, 1), nn::BatchNorm2d(40), nn::ReLU(),
                                                     nn::Conv2d(40, 48, 1), nn::BatchNorm2d(48), nn::ReLU(),
                                                     nn::Conv2d(48, 33, 1)));
+      // Channels that pass a relu whole and channels that do not: an element that rounding takes over its
+      // edge would change the gradients by all that it has.
+      for (const auto& [name, parameter] : net.named_parameters()) {
+        const NoGradGuard guard;
+        if (name == "1.bias" || name == "4.bias")
+          Tensor(parameter).copy_(arange(parameter.numel()).remainder(2) * 8 - 4);
+      }
       const Tensor x = uniform({2, 3, 19, 17});
       Tensors all;
       {
@@ -338,11 +345,11 @@ TEST_CASE("fusion: under autocast, products in 16 bits and statistics in float32
     const Tensors fused = gradients(true), plain = gradients(false);
     for (size_t i = 0; i < plain.size(); ++i) {
       CAPTURE(i);
-      if (i == 2 || i == 6) continue;  // biases before a BatchNorm: their gradient is rounding alone
+      if (i == 2 || i == 4 || i == 6) continue;  // a BatchNorm takes such biases back: rounding alone
       CHECK(fused[i].dtype() == plain[i].dtype());
       const double largest = plain[i].to(float32).abs().max().item<double>();
       const double difference = (fused[i].to(float32) - plain[i].to(float32)).abs().max().item<double>();
-      CHECK(difference <= (low == bfloat16 ? 0.05 : 0.01) * largest);
+      CHECK(difference <= (low == bfloat16 ? 0.04 : 0.004) * largest);
     }
   }
 }
