@@ -176,13 +176,11 @@ std::vector<Sample> samples<OpId::conv1x1_stats>() {
   };
   const auto inputs = [](const Shape& x, int64_t out_channels, size_t count) {
     const int64_t channels = x[1];
-    Tensors all = {uniform_sample(x),
-                   uniform_sample({out_channels, channels, 1, 1}),
+    Tensors all = {uniform_sample(x), uniform_sample({out_channels, channels, 1, 1}),
                    uniform_sample({out_channels}),
-                   uniform_sample({channels}),
-                   uniform_sample({channels}, 0.5, 2),
-                   uniform_sample({channels}, 0.5, 2),
-                   uniform_sample({channels})};
+                   // So that a part of each channel passes the relu: nothing has no variance to compare.
+                   uniform_sample({channels}, -0.5, 0.5), uniform_sample({channels}, 0.5, 2),
+                   uniform_sample({channels}, 0.5, 2), uniform_sample({channels}, 0, 1)};
     all.resize(count);
     return all;
   };

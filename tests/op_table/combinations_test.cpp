@@ -58,11 +58,13 @@ Tensors converted(const Tensors& inputs, DType dtype, const Device& device) {
 Tensor in_double(const Tensor& x) { return x.detach().to(Device()).to(float64); }
 
 /// float64 and float32 may be off by so much of the largest entry, or of 1, the size of the inputs: what
-/// cancellation leaves can be small. 16-bit results are sums in float32, which need no such floor.
+/// cancellation leaves can be small. 16-bit results are sums in float32, which need no such floor but the
+/// smallest normal number: below it float16 has fewer digits.
 Closeness near(const Tensor& actual, const Tensor& expected, double tolerance, DType dtype) {
-  double largest = is_half(dtype) ? 1 : 0;
+  const double least = !is_half(dtype) ? 1 : dtype == float16 ? 0x1p-14 : 0;
+  double largest = 0;
   for (double value : in_double(expected).to_vector<double>()) largest = std::max(largest, std::abs(value));
-  const double floor = largest > 0 && largest < 1 ? 1 / largest : 1;
+  const double floor = largest > 0 ? std::max(1.0, least / largest) : 1;
   return close(in_double(actual), in_double(expected), tolerance * floor);
 }
 
