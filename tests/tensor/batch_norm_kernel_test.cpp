@@ -29,11 +29,16 @@ Elements channels(DType dtype, std::initializer_list<double> values) {
   return result;
 }
 
+double largest_of(Elements& elements) {
+  double largest = 0;
+  for (int64_t i = 0; i < elements.numel(); ++i) largest = std::max(largest, std::abs(elements[i]));
+  return largest;
+}
+
 /// Results that differ by no more than `error` relative to the largest number in `expected`, or to the
-/// operands', near 1, where these cancel.
-void check_near(Elements& actual, Elements& expected, double error) {
-  double largest = 1;
-  for (int64_t i = 0; i < expected.numel(); ++i) largest = std::max(largest, std::abs(expected[i]));
+/// operands', near 1, or the terms', where these cancel.
+void check_near(Elements& actual, Elements& expected, double error, double largest_term = 1) {
+  const double largest = std::max(largest_term, largest_of(expected));
   for (int64_t i = 0; i < expected.numel(); ++i) {
     CAPTURE(i);
     REQUIRE(near(actual[i], expected[i], error * largest + epsilon(actual.dtype()) * std::abs(expected[i])));
@@ -89,7 +94,8 @@ void compare(DType dtype, DType parameter, const Shape& shape, Layout layout, La
   check_near(actual.mean, expected.mean, error);
   check_near(actual.var, expected.var, error);
   check_near(actual.out, expected.out, error);
-  check_near(actual.grad_input, expected.grad_input, error);
+  check_near(actual.grad_input, expected.grad_input, error,
+             std::max(1.0, largest_of(expected.eval_grad_input)));
   check_near(actual.eval_grad_input, expected.eval_grad_input, error);
   check_near(actual.grad_weight, expected.grad_weight, n * error);
   check_near(actual.grad_bias, expected.grad_bias, n * error);
