@@ -172,16 +172,20 @@ Tensor run_stage(const Stage& stage, Layers layers, const Tensor& x) {
   return run_one_by_one(layers, x);
 }
 
-/// relu(bn(y) + residual)
-Tensor normalised_sum(const Tensor& y, BatchNorm& bn, const Tensor& residual) {
+/// relu(bn(y) + residual), where bn is a layer of the module `within`.
+Tensor normalised_sum(const Tensor& y, BatchNorm& bn, const Tensor& residual, std::string_view within = {}) {
   const bool fits = enabled && !bn.has_hooks() && bn.takes(y) &&
                     (!residual.defined() || (residual.shape() == y.shape() && residual.dtype() == y.dtype() &&
                                              residual.device() == y.device()));
-  if (fits) {
-    const ModuleScope scope(bn.name());
-    return bn.forward_relu(y, residual);
+  Tensor normalised;
+  {
+    const ModuleScope outer(within);
+    if (fits) {
+      const ModuleScope scope(bn.name());
+      return bn.forward_relu(y, residual);
+    }
+    normalised = bn(y);
   }
-  const Tensor normalised = bn(y);
   return relu(residual.defined() ? add(normalised, residual) : normalised);
 }
 
@@ -296,13 +300,16 @@ Tensor Residual::forward(const Tensor& x) {
   const Layers layers = body.children();
   const size_t before = layers.empty() ? 0 : layers.size() - 1;
   BatchNorm* last = Reader(layers).batch_norm(before);
-  if (!fusion() || !last || body.has_hooks()) return relu(mezzo::add(body(x), shortcut(x)));
+  const bool whole = !fusion() || !last || body.has_hooks();
   Tensor y;
-  {
+  if (whole) {
+    y = body(x);
+  } else {
     const ModuleScope scope(body.name());
     y = run_layers(layers.first(before), x);
   }
-  return normalised_sum(y, *last, shortcut(x));
+  const Tensor around = shortcut(x);  // after the body: layers that draw random numbers do so in this order
+  return whole ? relu(mezzo::add(y, around)) : normalised_sum(y, *last, around, body.name());
 }
 
 }  // namespace mezzo::nn

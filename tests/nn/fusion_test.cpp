@@ -233,6 +233,11 @@ TEST_CASE("fusion: errors are those of the layers, and change nothing") {
   CHECK(error_text([&] {
           narrow(uniform({1, 2, 2, 2}));
         }).starts_with("batch_norm: input has 3 channels but the layer expects 4"));
+  auto block = on_device(nn::Residual(nn::Sequential(nn::Conv2d(2, 2, 1), nn::BatchNorm2d(2))));
+  for (const bool fused : {true, false}) {
+    const Fusing fusing(fused);
+    CHECK(error_text([&] { block(uniform({1, 2, 1, 1})); }).find("in body.1;") != std::string::npos);
+  }
 }
 
 TEST_CASE("fusion: a layer with a hook stays alone and its hook runs") {
