@@ -91,6 +91,7 @@ struct CopyInPlace {
 template <class F>
 Tensor& overwrite(std::string_view name, Tensor& x, F write) {
   check_writable(name, x, grad_enabled() && x.requires_grad());
+  check_history(name, x);
   write(x.view_of_memory());
   x.bump_version();
   if (grad_enabled() && x.impl()->grad_fn) {
@@ -140,8 +141,10 @@ Tensor& Tensor::remainder_(const Tensor& b) { return change<pointwise::Remainder
 Tensor& Tensor::fmod_(const Tensor& b) { return change<pointwise::Fmod>("fmod_", *this, b); }
 Tensor& Tensor::pow_(const Tensor& b) { return change<pointwise::Pow>("pow_", *this, b); }
 
-Tensor& Tensor::clamp_(const Tensor& low, const Tensor& high) {
-  if (!low.defined() && !high.defined()) fail("clamp_", "needs a bound", {{"tensor", *this}});
+Tensor& Tensor::clamp_(const Tensor& low_bound, const Tensor& high_bound) {
+  if (!low_bound.defined() && !high_bound.defined()) fail("clamp_", "needs a bound", {{"tensor", *this}});
+  const Tensor low = ops::bound_in_range("clamp_", *this, low_bound, true),
+               high = ops::bound_in_range("clamp_", *this, high_bound, false);
   // A high bound that is refused must be so before the low one has changed anything.
   if (high.defined()) check_change<pointwise::Minimum>("clamp_", std::array<Tensor, 2>{*this, high});
   bound_by<pointwise::ClampMin, pointwise::Maximum>(*this, low);
@@ -172,7 +175,7 @@ Tensor& Tensor::copy_(const Tensor& from) {
   const bool recorded = wants_record(in);
   check_writable("copy_", *this, recorded);
   if (!from.defined()) fail("copy_", "the source is undefined", {{"tensor", *this}});
-  check_history("copy_", from);
+  for (const Tensor& x : in) check_history("copy_", x);
   Shape joint;
   if (!broadcast(from.shape(), shape(), joint) || joint != shape()) {
     fail("copy_", "the source does not broadcast to the tensor", {{"tensor", *this}, {"source", from}});

@@ -38,6 +38,10 @@ void add_tensor(std::string_view op, Parts& parts, const Tensor& index, int& d) 
     fail(op, "an index tensor must be int64 or int32, or a bool mask",
          {{"input", parts.view}, {"index", index}});
   }
+  if (index.dim() == 0) {  // takes all or nothing, in a new dimension
+    parts.view = parts.view.unsqueeze(d);
+    return add_tensor(op, parts, index.unsqueeze(0), d);
+  }
   for (int i = 0; i < index.dim(); ++i) {
     if (index.size(i) != parts.view.size(d + i)) {
       fail(op, text("the mask does not fit the dimensions from ", d, " on"),

@@ -123,10 +123,11 @@ struct AddMM : Composed<AddMM> {
     if (!is_floating(a.dtype()) && (std::floor(alpha) != alpha || std::floor(beta) != beta))
       fail("addmm", text("integers need whole factors, not ", beta, " and ", alpha), {{"a", a}});
   }
-  /// c takes no part if beta is 0, not even a NaN of it, as in PyTorch.
+  /// c takes no part if beta is 0, not even a NaN of it, but has a gradient of 0, as in PyTorch.
   Tensor compose(Inputs in) const {
-    const Tensor product = scaled(matmul(in[1], in[2]), alpha);
-    return beta == 0 ? product : add(product, scaled(in[0], beta));
+    const Tensor &c = in[0], product = scaled(matmul(in[1], in[2]), alpha);
+    if (beta != 0) return add(product, scaled(c, beta));
+    return c.requires_grad() ? add(product, masked_fill(c, ones_like(c).to(bool_), 0)) : product;
   }
   static Tensor scaled(const Tensor& x, double factor) {
     if (factor == 1) return x;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/ops/inplace.h"
 #include "autograd/ops/pointwise_op.h"
 #include "tensor/tensor_impl.h"
 
@@ -32,9 +33,21 @@ bool in_range(double value, DType dtype) {
 
 }  // namespace
 
-Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
-  if (!low.defined() && !high.defined()) fail("clamp", "needs a bound", {{"x", x}});
+Tensor ops::bound_in_range(std::string_view op, const Tensor& x, const Tensor& bound, bool low) {
+  if (!bound.defined() || !bound.impl()->is_number || is_floating(x.dtype()) || is_floating(bound.dtype()))
+    return bound;
+  const auto value = bound.item<int64_t>();
+  if (in_range(static_cast<double>(value), x.dtype())) return bound;
+  if (low == (value < 0)) return {};
+  fail(op, text("the bound ", value, " is outside the range of ", name_of(x.dtype())), {{"tensor", x}});
+}
+
+Tensor clamp(const Tensor& x, const Tensor& low_bound, const Tensor& high_bound) {
+  if (!low_bound.defined() && !high_bound.defined()) fail("clamp", "needs a bound", {{"x", x}});
   using namespace pointwise;
+  const Tensor low = ops::bound_in_range("clamp", x, low_bound, true),
+               high = ops::bound_in_range("clamp", x, high_bound, false);
+  if (!low.defined() && !high.defined()) return x.clone();
   return bounded<ClampMax, Minimum>(bounded<ClampMin, Maximum>(x, low), high);
 }
 

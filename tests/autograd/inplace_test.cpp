@@ -235,6 +235,21 @@ TEST_CASE("in place: a view of memory that then takes part in a recorded change 
   const Tensor before = filled[0];
   filled.fill_(7);
   CHECK_THROWS_AS(before * 1, Error);
+
+  Tensor product = make({1, 2});
+  Tensor stale = product.view({2});
+  product.mul_(leaf({3, 5}));
+  const std::function<void()> writes[] = {[&] { stale.zero_(); }, [&] { stale.fill_(2); },
+                                          [&] { stale.uniform_(); }, [&] { stale.normal_(); },
+                                          [&] {
+                                            stale.copy_(make({8, 8}));
+                                          }};
+  for (const auto& write : writes)
+    CHECK_THROWS_WITH_AS(write(), doctest::Contains("make the view again"), Error);
+  CHECK(values(product) == Values{3, 10});
+  const NoGradGuard guard;
+  stale.zero_();
+  CHECK(values(product) == Values{0, 0});
 }
 
 TEST_CASE("copy_: the gradient goes to what was copied, and none to what was there") {

@@ -73,6 +73,20 @@ TEST_CASE("index: masks") {
   CHECK(scalar(3).nonzero().shape() == Shape{1, 0});
 }
 
+TEST_CASE("index: a 0-d mask takes all or nothing, in a new dimension") {
+  const Tensor yes = scalar(1) > 0, no = scalar(1) < 0;
+  Tensor x = counting({3}), loss = scalar(3);
+  CHECK(x.index({no}).shape() == Shape{0, 3});
+  CHECK(x.index({yes}).shape() == Shape{1, 3});
+  CHECK(x.index({Slice(1, None), yes}).shape() == Shape{2, 1});
+  loss.index({loss.isnan()}) = 0;
+  x.index({no}) = 7;
+  CHECK(values(loss) == Values{3});
+  CHECK(values(x) == Values{0, 1, 2});
+  x.index({yes}) = 7;
+  CHECK(values(x) == Values{7, 7, 7});
+}
+
 TEST_CASE("index: assignment writes to the tensor") {
   Tensor x = counting({3, 4});
   const uint32_t version = x.version();

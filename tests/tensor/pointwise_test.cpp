@@ -103,6 +103,18 @@ TEST_CASE("clamp: bounds that share an equal value share its gradient; a bound i
   CHECK(values(x.grad())[0] + values(low.grad())[0] + values(high.grad())[0] == 1);
   CHECK(std::isnan(values(clamp(make({std::nan("")}), 0, 1))[0]));
   CHECK(values(clamp(make({-5, 5}, int64), 0.5, 2.5)) == Values{0.5, 2.5});
+  // A bound beyond what integers hold bounds nothing, or leaves nothing.
+  const Tensor bytes = make({0, 1, 7}, uint8);
+  CHECK(values(clamp(bytes, -1, 1)) == Values{0, 1, 1});
+  CHECK(values(clamp(make({1, 7}, int32), 0, int64_t{3000000000})) == Values{1, 7});
+  const Tensor same = clamp(bytes, -3, {});
+  CHECK(values(same) == Values{0, 1, 7});
+  CHECK(values(same.clone().clamp_(-1, 5)) == Values{0, 1, 5});
+  Tensor(same).fill_(3);
+  CHECK(values(bytes) == Values{0, 1, 7});
+  CHECK(error_text([&] {
+          clamp(bytes, 0, -1);
+        }).starts_with("clamp: the bound -1 is outside the range of uint8; "));
   CHECK(error_text([&] { clamp(x, {}); }) ==
         "clamp: needs a bound; x [1] float64 " + to_string(test_device()));
 }

@@ -96,6 +96,9 @@ TEST_CASE("addmm: factors, broadcasting, and what does not fit") {
   CHECK(values(addmm(make({10, 20}), a, eye2)) == Values{11, 22, 13, 24});
   CHECK(values(scalar(1).addmm(a, eye2, 2, 10)) == Values{12, 22, 32, 42});
   CHECK(values(addmm(scalar(std::nan("")), a, eye2, 0)) == Values{1, 2, 3, 4});
+  const Tensor unused = leaf({std::nan(""), 1});
+  addmm(unused, a, eye2, 0).sum().backward();
+  CHECK(values(unused.grad()) == Values{0, 0});
   const Tensor whole = make({1, 2, 3, 4}, {2, 2}, int64);
   CHECK(values(addmm(whole, whole, whole, 2, -1)) == Values{-5, -6, -9, -14});
   CHECK(
