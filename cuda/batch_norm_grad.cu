@@ -31,7 +31,7 @@ struct Passed {
       } else {
         for (int i = 0; i < A::width; ++i) out[i] = normalised(x[i], i);
       }
-      for (int i = 0; i < A::width; ++i) g[i] = out[i] > 0 ? g[i] : 0;
+      for (int i = 0; i < A::width; ++i) g[i] = out[i] <= 0 ? 0 : g[i];  // NaN passes
     }
     for (int i = 0; i < A::width; ++i) centred[i] = x[i] - normalised.mean[A::channel(i)];
   }
@@ -104,7 +104,9 @@ void gradients(const std::array<View, 5>& operands, const View& grad_weight, con
     const Partial<GradientSums<T>> partial(grid.blocks.y, views.channels);
     const Scratch totals(static_cast<size_t>(views.channels) * sizeof(GradientSums<T>));
     launch(add_up<A>, grid, views, norm, partial.data());
-    partial.merge(StoreSums<T>{grad_weight, grad_bias, norm.invstd, totals.as<GradientSums<T>>()});
+    // Of no rows the sums are 0, and invstd is NaN.
+    const PerChannel invstd = views.per_channel == 0 ? PerChannel(View()) : norm.invstd;
+    partial.merge(StoreSums<T>{grad_weight, grad_bias, invstd, totals.as<GradientSums<T>>()});
     const bool to_write = operands[kGradInput].given() || operands[kGradResidual].given();
     if (!to_write || views.per_channel == 0) return;
     launch(pass_on<A>, grid, views, norm, batch_statistics ? totals.as<GradientSums<T>>() : nullptr);

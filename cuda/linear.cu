@@ -128,7 +128,7 @@ __global__ void sum_chunk(S* sums, int64_t step, E* passed, Matrix grad_out, Mat
       const P y = pack_of(out, p);
 #pragma unroll
       for (int j = 0; j < width; ++j) {
-        if (!(convert_to<T>(y.elements[j]) > T(0))) g.elements[j] = convert_to<E>(T(0));
+        if (convert_to<T>(y.elements[j]) == T(0)) g.elements[j] = convert_to<E>(T(0));
       }
     }
     if (passed != nullptr) *reinterpret_cast<P*>(passed + p * columns + first) = g;

@@ -15,7 +15,7 @@ template <class S, int i, int j>
 struct Curvature {
   template <class T, class... X>
   static constexpr T apply(T h, T g, X... x) {
-    return h * g * pointwise::curvature<S, i, j>(x...);
+    return pointwise::times_curvature<S, i, j>(h, g, x...);
   }
 };
 

@@ -15,7 +15,7 @@ template <class S, int i>
 struct Slope {
   template <class T, class... X>
   static constexpr T apply(T g, X... x) {
-    return g * pointwise::slope<S, i>(x...);
+    return pointwise::times_slope<S, i>(g, x...);
   }
 };
 

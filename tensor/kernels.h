@@ -176,7 +176,7 @@ struct Kernels {
   /// or the larger of that and 0. All of one floating dtype.
   void (*linear)(const View& out, const View& x, const View& weight, const View& bias,
                  LinearWith with) = nullptr;
-  /// With G = grad_out, or after a relu where `out` is above 0: x = G weight f'(x), weight = Gᵀ f(x), bias =
+  /// With G = grad_out, or after a relu where `out` is not 0: x = G weight f'(x), weight = Gᵀ f(x), bias =
   /// sum of G's rows. `out` is given for relu, x where it is read.
   void (*linear_grad)(const LinearGrads& grads, const View& grad_out, const View& out, const View& x,
                       const View& weight, LinearWith with) = nullptr;
@@ -237,7 +237,7 @@ struct Kernels {
   /// out = relu(batch_norm's result + residual), in one pass; residual may be not given.
   void (*batch_norm_relu)(const View& out, const View& input, const View& mean, const View& invstd,
                           const View& weight, const View& bias, const View& residual) = nullptr;
-  /// As batch_norm_grad, of the gradients that pass the relu: grad_out where `out` is above 0. Those are also
+  /// As batch_norm_grad, of the gradients that pass the relu: grad_out where `out` is not 0. Those are also
   /// grad_residual, which may be not given. Without a residual `out` may be not given, and is computed again.
   /// grad_input may be the memory of grad_out.
   void (*batch_norm_relu_grad)(const View& grad_input, const View& grad_weight, const View& grad_bias,

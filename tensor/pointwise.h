@@ -44,6 +44,8 @@ struct Op {
   static constexpr Refused refused = Refused::nothing;
   static constexpr bool first_selects =
       false;  ///< true: operand 0 is a condition and has no part in promotion
+  static constexpr bool chooses =
+      false;  ///< true: where the slope is 0, so is the gradient, whatever arrives, as in PyTorch
   static constexpr double low = -2, high = 2;
 };
 
@@ -163,18 +165,20 @@ struct Pow : Op<2> {
   }
 };
 
-/// The larger one; NaN if either is. Equal operands share the gradient.
+/// The larger one; NaN if either is, and then both have its gradient, as in PyTorch. Equal operands share it.
 struct Maximum : Op<2> {
+  static constexpr bool chooses = true;
   static constexpr unsigned reads0 = first | second, reads1 = first | second;
   template <class T> static constexpr T value(T a, T b) { return select(a > b, a, select(a == a, b, a)); }
   template <class T> static constexpr T slope0(T a, T b) {
-    return select(a > b, T(1), select(a == b, T(0.5), T(0)));
+    return select(a < b, T(0), select(a == b, T(0.5), T(1)));
   }
   template <class T> static constexpr T slope1(T a, T b) { return slope0(b, a); }
 };
 
-/// The smaller one; NaN if either is. Equal operands share the gradient.
+/// The smaller one, with the gradients of maximum.
 struct Minimum : Op<2> {
+  static constexpr bool chooses = true;
   static constexpr unsigned reads0 = first | second, reads1 = first | second;
   template <class T> static constexpr T value(T a, T b) { return select(a < b, a, select(a == a, b, a)); }
   template <class T> static constexpr T slope0(T a, T b) { return Maximum::slope0(b, a); }
@@ -183,7 +187,7 @@ struct Minimum : Op<2> {
 
 /// max(x, low); at x = low the gradient is low's, so that x has slope 0 there, as in relu.
 struct ClampMin : Op<2> {
-  static constexpr bool takes_bool = false;
+  static constexpr bool takes_bool = false, chooses = true;
   static constexpr unsigned reads0 = first | second, reads1 = first | second;
   template <class T> static constexpr T value(T x, T low) { return Maximum::value(x, low); }
   template <class T> static constexpr T slope0(T x, T low) { return select(x > low, T(1), T(0)); }
@@ -192,7 +196,7 @@ struct ClampMin : Op<2> {
 
 /// min(x, high); at x = high the gradient is high's.
 struct ClampMax : Op<2> {
-  static constexpr bool takes_bool = false;
+  static constexpr bool takes_bool = false, chooses = true;
   static constexpr unsigned reads0 = first | second, reads1 = first | second;
   template <class T> static constexpr T value(T x, T high) { return Minimum::value(x, high); }
   template <class T> static constexpr T slope0(T x, T high) { return select(x < high, T(1), T(0)); }
@@ -237,6 +241,7 @@ struct Lerp : Op<3, Result::floating> {
 
 /// -1, 0 or 1; 0 for NaN.
 struct Sign : Op<1> {
+  static constexpr bool chooses = true;
   static constexpr unsigned reads = nothing;
   template <class T> static constexpr T value(T x) { return Abs::slope(x); }
   template <class T> static constexpr T slope(T) { return T(0); }
@@ -244,7 +249,7 @@ struct Sign : Op<1> {
 
 /// What the roundings share: integers stay as they are, and the slope is 0 everywhere.
 struct Rounding : Op<1> {
-  static constexpr bool takes_bool = false;
+  static constexpr bool takes_bool = false, chooses = true;
   static constexpr unsigned reads = nothing;
   template <class T> static constexpr T slope(T) { return T(0); }
 };
@@ -379,12 +384,12 @@ struct LogSigmoid : Op<1, Result::floating> {
   }
 };
 
-/// max(x, 0), with slope 0 at 0; NaN stays NaN.
+/// max(x, 0), with slope 0 at 0; NaN stays NaN, and lets the gradient pass, as in PyTorch.
 struct Relu : Op<1> {
-  static constexpr bool takes_bool = false;
+  static constexpr bool takes_bool = false, chooses = true;
   static constexpr unsigned reads = output;
   template <class T> static constexpr T value(T x) { return select(x < T(0), T(0), x); }
-  template <class T> static constexpr T slope(T y) { return select(y > T(0), T(1), T(0)); }
+  template <class T> static constexpr T slope(T y) { return select(y == T(0), T(0), T(1)); }
 };
 
 /// x / (1 + |x|)
@@ -441,7 +446,7 @@ struct Softplus : Op<1, Result::floating> {
 
 /// a where the condition holds, else b.
 struct Where : Op<3> {
-  static constexpr bool first_selects = true;
+  static constexpr bool first_selects = true, chooses = true;
   static constexpr unsigned reads0 = nothing, reads1 = first, reads2 = first;
   template <class T> static constexpr T value(T c, T a, T b) { return select(c != T(0), a, b); }
   template <class T> static constexpr T slope1(T c, T, T) { return select(c != T(0), T(1), T(0)); }

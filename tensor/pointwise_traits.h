@@ -127,4 +127,19 @@ constexpr auto curvature(T... x) {
   (std::index_sequence_for<T...>());
 }
 
+/// g times slope i of S.
+template <class S, int i, class T, class... X>
+constexpr T times_slope(T g, X... x) {
+  const T factor = slope<S, i>(x...);
+  if constexpr (S::chooses) return select(factor == T(0), T(0), T(g * factor));
+  return T(g * factor);
+}
+
+/// h times g times d slope_i / d x_j of S.
+template <class S, int i, int j, class T, class... X>
+constexpr T times_curvature(T h, T g, X... x) {
+  if constexpr (S::chooses) return T(0);
+  return T(h * g * curvature<S, i, j>(x...));
+}
+
 }  // namespace mezzo::pointwise

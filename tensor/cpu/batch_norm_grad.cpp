@@ -27,7 +27,7 @@ Columns columns_of(const Operands& operands) {
 }
 
 /// The gradients that reach the normalised sum in a strip: all of grad_out, or what passes the relu, where
-/// its output was above 0. Where no output is given, the sum is made again.
+/// its output was not 0. Where no output is given, the sum is made again.
 template <class T>
 class Arriving {
  public:
@@ -47,7 +47,7 @@ class Arriving {
       T out_buffer[kChunk];
       const T* y = read_run(operands_.out, at[out], columns_.stride(out), n, out_buffer);
 #pragma omp simd
-      for (int64_t i = 0; i < n; ++i) buffer[i] = y[i] > T(0) ? g[i] : T(0);
+      for (int64_t i = 0; i < n; ++i) buffer[i] = y[i] == T(0) ? T(0) : g[i];  // NaN passes
       return buffer;
     }
     for (int64_t i = 0; i < n; i += lanes_) {
@@ -55,7 +55,7 @@ class Arriving {
 #pragma omp simd
       for (int64_t j = 0; j < m; ++j) {
         const T sum = (x[i + j] - mean_.value[j]) * scale_.value[j] + bias_.value[j];
-        buffer[i + j] = sum > T(0) ? g[i + j] : T(0);
+        buffer[i + j] = sum <= T(0) ? T(0) : g[i + j];
       }
     }
     return buffer;
@@ -132,7 +132,8 @@ void backward_as(const Operands& operands, const View& grad_weight, const View& 
                  const View& invstd, const View& weight, const View& bias, bool batch_statistics) {
   const Columns columns = columns_of(operands);
   const int64_t channels = columns.columns();
-  const NormNumbers<T> numbers(channels, mean, invstd, weight, bias);
+  // Of no rows the sums are 0, and invstd is NaN.
+  const NormNumbers<T> numbers(channels, mean, columns.rows() == 0 ? View() : invstd, weight, bias);
 
   Partial partial(columns);
   columns.for_blocks([&](int64_t strip, int64_t block) {

@@ -158,7 +158,7 @@ void forward_as(const View& out, const View& mean, const View& var, const View& 
 }
 
 /// G = grad_out + offset + slope * (out - mean), where the latter are what the gradients of the statistics
-/// add; or, after a relu, grad_out where `out` is above 0.
+/// add; or, after a relu, grad_out where `out` is not 0.
 template <class T>
 struct OutputGradient {
   std::vector<T> offset, slope, mean;
@@ -178,7 +178,7 @@ struct OutputGradient {
     if (plain) return g;
     if (relu) {
 #pragma omp simd
-      for (size_t o = 0; o < mean.size(); ++o) buffer[o] = out[o] > T(0) ? g[o] : T(0);
+      for (size_t o = 0; o < mean.size(); ++o) buffer[o] = out[o] == T(0) ? T(0) : g[o];  // NaN passes
       return buffer;
     }
 #pragma omp simd
@@ -281,7 +281,7 @@ void backward_as(const Conv1x1Grads& grads, const View& grad_out, const View& gr
   norm_sums.add_up();
   const auto channels = static_cast<size_t>(C);
   std::vector<double> weights(norm_sums.second().begin(), norm_sums.second().begin() + C);
-  for (size_t c = 0; c < channels; ++c) weights[c] *= static_cast<double>(before.invstd[c]);
+  for (size_t c = 0; c < channels && P > 0; ++c) weights[c] *= static_cast<double>(before.invstd[c]);
   store_per_channel(grads.norm_bias, norm_sums.first().first(channels));
   store_per_channel(grads.norm_weight, weights);
 }

@@ -9,7 +9,7 @@ template <class S, int i>
 struct Slope {
   template <class T, class... X>
   static T apply(T g, X... x) {
-    return T(g * pointwise::slope<S, i>(x...));
+    return pointwise::times_slope<S, i>(g, x...);
   }
 };
 
@@ -18,7 +18,7 @@ template <class S, int i, int j>
 struct Curvature {
   template <class T, class... X>
   static T apply(T h, T g, X... x) {
-    return T(h * g * pointwise::curvature<S, i, j>(x...));
+    return pointwise::times_curvature<S, i, j>(h, g, x...);
   }
 };
 

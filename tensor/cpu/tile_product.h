@@ -18,9 +18,9 @@ struct Terms {
   int64_t row, term, run, jump;
 };
 
-/// What becomes of the gradient of relu(a), a = (x - mean) scale + bias by columns: where a > 0 it passes,
-/// times scale. Sums over the first `rows` rows of what passes, and of that times x - mean, are added to what
-/// is there. All is filled up to whole panels.
+/// What becomes of the gradient of relu(a), a = (x - mean) scale + bias by columns: where a > 0, or NaN, it
+/// passes, times scale. Sums over the first `rows` rows of what passes, and of that times x - mean, are added
+/// to what is there. All is filled up to whole panels.
 template <class T>
 struct NormSlope {
   Tile<T> x;  ///< in rows
@@ -57,8 +57,8 @@ void multiply_by_slope(typename Vec<T>::Packet (&sums)[R][kAll], const Finish<T>
     for (int r = 0; r < R; ++r) {
       if (finish.row + r >= norm.rows) continue;
       const Packet centred = ei::psub(ei::ploadu<Packet>(norm.x.at(finish.row + r, 0) + c), mean);
-      const Packet passes = ei::pcmp_lt(zero, ei::pmadd(centred, scale, bias));  // not NaN
-      const Packet sum = ei::pselect(passes, sums[r][v], zero);
+      const Packet stays = ei::pcmp_le(ei::pmadd(centred, scale, bias), zero);  // not NaN
+      const Packet sum = ei::pselect(stays, zero, sums[r][v]);
       passed = ei::padd(passed, sum);
       weighted = ei::pmadd(sum, centred, weighted);
       sums[r][v] = ei::pmul(sum, scale);

@@ -92,7 +92,7 @@ void backward_relu(const View& grad_input, const View& grad_weight, const View& 
   else
     forward_relu(y, input, mean, invstd, weight, bias, {});
   for (int64_t i = 0; i < input.numel(); ++i) {
-    set(passed, i, get(y, i) > 0 ? get(grad_out, i) : 0);
+    set(passed, i, get(y, i) == 0 ? 0 : get(grad_out, i));
     if (grad_residual.given()) set(grad_residual, i, get(passed, i));
   }
   backward(grad_input, grad_weight, grad_bias, passed, input, mean, invstd, weight, batch_statistics);

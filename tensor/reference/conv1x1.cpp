@@ -81,7 +81,7 @@ void conv1x1_stats_grad(const Conv1x1Grads& grads, const View& grad_out, const V
         weight_grad[static_cast<size_t>(o * C + c)] += gradient * a[static_cast<size_t>(p * C + c)];
       }
       if (norm.mean.given()) {
-        if (!(before_relu(x, norm, p, c) > 0)) da = 0;
+        if (before_relu(x, norm, p, c) <= 0) da = 0;
         norm_bias[static_cast<size_t>(c)] += da;
         norm_weight[static_cast<size_t>(c)] += da * xhat(x, norm, p, c);
         da *= get(norm.invstd, c) * value_or(norm.weight, c, 1);

@@ -45,13 +45,13 @@ void map_floating(DType compute, const View& out, std::span<const View> in, F f)
 template <class S, int i>
 void slope(DType compute, const View& out, std::span<const View> in) {
   map_floating<S::arity + 1>(compute, out, in,
-                             [](auto g, auto... x) { return g * pointwise::slope<S, i>(x...); });
+                             [](auto g, auto... x) { return pointwise::times_slope<S, i>(g, x...); });
 }
 
 template <class S, int i, int j>
 void curvature(DType compute, const View& out, std::span<const View> in) {
   map_floating<S::arity + 2>(compute, out, in, [](auto h, auto g, auto... x) {
-    return h * g * pointwise::curvature<S, i, j>(x...);
+    return pointwise::times_curvature<S, i, j>(h, g, x...);
   });
 }
 

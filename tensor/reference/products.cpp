@@ -131,7 +131,7 @@ void linear_grad(const LinearGrads& grads, const View& grad_out, const View& out
   const int64_t P = grad_out.shape[0], C = weight.shape[1], O = weight.shape[0];
   std::vector<double> g = values<double>(grad_out);
   for (int64_t i = 0; with == LinearWith::relu_after && i < P * O; ++i) {
-    if (!(get(out, i) > 0)) g[static_cast<size_t>(i)] = 0;
+    if (get(out, i) == 0) g[static_cast<size_t>(i)] = 0;
   }
   const auto at = [&](int64_t p, int64_t o) { return g[static_cast<size_t>(p * O + o)]; };
   for (int64_t i = 0; grads.x.given() && i < P * C; ++i) {

@@ -5,6 +5,7 @@
 
 #include "autograd/call.h"
 #include "autograd/ops.h"
+#include "tests/golden.h"
 #include "tests/values.h"
 
 using namespace mezzo;
@@ -289,6 +290,25 @@ TEST_CASE("set_grad takes what fits the tensor") {
   a.set_grad(make({1, 2}, float32));
   a.set_grad({});
   CHECK_FALSE(a.grad().defined());
+}
+
+// PyTorch 2.15's answers. A scaler finds the overflow of a forward pass in its gradients: NaN must get there.
+TEST_CASE("what is chosen by an op takes the gradient, and nothing else does, whatever arrives") {
+  const auto gradient = [](auto&& f) {
+    const Tensor x = leaf({-1, -1, 2, NAN, NAN, 0});
+    f(x).backward(make({INFINITY, NAN, INFINITY, NAN, 1, 2}, x.dtype()));
+    return x.grad();
+  };
+  const auto check = [](const Tensor& actual, const Values& expected) {
+    CHECK(close(actual, make(expected, actual.dtype()), 0));  // NaN in the same places
+  };
+  check(gradient([](const Tensor& x) { return relu(x); }), {0, 0, INFINITY, NAN, 1, 0});
+  check(gradient([](const Tensor& x) { return clamp(x, 0, 1); }), {0, 0, 0, 0, 0, 0});
+  check(gradient([](const Tensor& x) { return maximum(x, 0); }), {0, 0, INFINITY, NAN, 1, 1});
+  check(gradient([](const Tensor& x) { return minimum(x, 0); }), {INFINITY, NAN, 0, NAN, 1, 1});
+  check(gradient([](const Tensor& x) { return where(gt(x, 0), x, 0); }), {0, 0, INFINITY, 0, 0, 0});
+  check(gradient([](const Tensor& x) { return x.masked_fill(lt(x, 1), 0); }), {0, 0, INFINITY, NAN, 1, 0});
+  check(gradient([](const Tensor& x) { return floor(x); }), {0, 0, 0, 0, 0, 0});
 }
 
 TEST_CASE("subgradients") {

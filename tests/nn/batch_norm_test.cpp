@@ -3,7 +3,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
-#include "nn/batch_norm.h"
+#include "nn/nn.h"
 #include "tensor/random.h"
 #include "tests/error_text.h"
 #include "tests/nn/layers.h"
@@ -210,6 +210,22 @@ TEST_CASE("BatchNorm2d: the backward of an evaluation uses the statistics that i
   layer(x);  // changes running_mean and running_var
   y.sum().backward();
   CHECK(values(layer.weight.grad())[0] == doctest::Approx(12 / std::sqrt(1 + 1e-5)));
+}
+
+TEST_CASE("BatchNorm2d: an empty batch gives gradients of 0, fused or not") {
+  auto net = on_device(nn::Sequential(nn::Conv2d(2, 2, 1), nn::BatchNorm2d(2), nn::ReLU(),
+                                      nn::Conv2d(2, 1, 1), nn::BatchNorm2d(1)));
+  for (const bool fused : {true, false}) {
+    CAPTURE(fused);
+    nn::fusion(fused);
+    net.zero_grad();
+    net(zeros({0, 2, 3, 3}, {.device = test_device()})).sum().backward();
+    for (const auto& [name, parameter] : net.named_parameters()) {
+      CAPTURE(name);
+      CHECK(values(parameter.grad()) == Values(static_cast<size_t>(parameter.numel()), 0.0));
+    }
+  }
+  nn::fusion(true);
 }
 
 TEST_CASE("BatchNorm2d: parameters narrower than the input do not narrow it") {

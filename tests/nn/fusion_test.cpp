@@ -279,7 +279,11 @@ TEST_CASE("fusion: NaN and infinity pass as through the layers one by one") {
       const Tensor x = make(data, {2, 3, 2, 2});
       for (const auto& net : {maker(chain), maker(blocks)}) {
         const Run fused = run(net, x, true, float64, training), plain = run(net, x, false, float64, training);
-        CHECK(close(fused.outputs[0], plain.outputs[0], 1e-12));  // NaN in the same places
+        // Without the buffers: the mean of a channel with infinity is infinity or, by merged parts, NaN.
+        for (size_t i = 0; i < 2 + net()->parameters().size(); ++i) {
+          CAPTURE(i);
+          CHECK(close(fused.outputs[i], plain.outputs[i], 1e-10));  // NaN in the same places
+        }
       }
     }
   }
