@@ -220,8 +220,9 @@ TEST_CASE("BatchNorm2d: an empty batch gives gradients of 0, fused or not") {
     nn::fusion(fused);
     net.zero_grad();
     net(zeros({0, 2, 3, 3}, {.device = test_device()})).sum().backward();
-    for (const auto& [name, parameter] : net.named_parameters()) {
-      CAPTURE(name);
+    for (const auto& named : net.named_parameters()) {
+      CAPTURE(named.first);
+      const Tensor& parameter = named.second;
       CHECK(values(parameter.grad()) == Values(static_cast<size_t>(parameter.numel()), 0.0));
     }
   }
