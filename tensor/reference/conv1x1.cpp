@@ -68,9 +68,11 @@ void conv1x1_stats_grad(const Conv1x1Grads& grads, const View& grad_out, const V
   const auto n = static_cast<double>(P);
   for (int64_t i = 0; i < P * O; ++i) {
     const int64_t o = i % O;
-    g[static_cast<size_t>(i)] = value_or(grad_out, i, 0) + value_or(grad_mean, o, 0) / n +
-                                value_or(grad_var, o, 0) * 2 * (get(out, i) - get(mean, o)) / n;
-    bias_grad[static_cast<size_t>(o)] += g[static_cast<size_t>(i)];
+    double gradient = value_or(grad_out, i, 0) + value_or(grad_mean, o, 0) / n;
+    // One NaN makes the mean NaN, which is nothing to the gradient where the statistics are not used.
+    if (grad_var.given()) gradient += get(grad_var, o) * 2 * (get(out, i) - get(mean, o)) / n;
+    g[static_cast<size_t>(i)] = gradient;
+    bias_grad[static_cast<size_t>(o)] += gradient;
   }
   for (int64_t p = 0; p < P; ++p) {
     for (int64_t c = 0; c < C; ++c) {
