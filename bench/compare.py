@@ -10,7 +10,7 @@ To be run by a Python that has torch. Builds mezzo first (the folder of examples
 checks that the networks are the same in both, then runs every form once a round in a rotating order, each run a process
 of its own, and prints medians over the rounds. NOTES.md says what each workload is.
 
-Time: building takes up to 10 minutes, once. A form that compiles may fail or take too long, and is then left out with
+Time: building takes up to 10 minutes, once. A form of PyTorch's may fail or take too long, and is then left out with
 the reason. No round begins that could end after TOTAL_LIMIT, so all ends within 30 minutes.
 """
 import argparse

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from runner import BENCH, COMPILE_LIMIT, Form, Task, number, print_table, run, share
+from runner import BENCH, COMPILE_LIMIT, RUN_LIMIT, Form, Task, number, print_table, run, share
 
 # Steps that a run times: a second or so of them.
 STEPS = {"checkerboard": 7, "resnet18": 7, "lenet": 40, "mlp": 2000, "gpt": 20}
@@ -29,8 +29,8 @@ def mezzo_form(workload, a, amp, *more):
 
 def torch_form(workload, a, amp, *more):
     command = [sys.executable, BENCH / "torch_workloads.py", workload, "--threads", a.threads, "--steps", a.steps or STEPS[workload], "--amp", amp, *more]
-    compiles = "--compile" in more
-    return Form(command, *((COMPILE_LIMIT, False) if compiles else ()))
+    # Where the processor lacks instructions for it, PyTorch's bfloat16 may take minutes.
+    return Form(command, COMPILE_LIMIT if "--compile" in more else RUN_LIMIT, needed=False)
 
 
 def check_same(workload, a):
@@ -87,7 +87,7 @@ class Training(Task):
         mezzo_ms = ms["mezzo"]
         row = {
             "workload": self.name, "amp": amp, "mezzo_ms": mezzo_ms, "torch_ms": torch.get(best), "ratio": mezzo_ms / torch[best] if best else None,
-            "peak_share": gflop / mezzo_ms * 1e3 / max(peaks) if peaks else None,
+            "peak_share": gflop / mezzo_ms * 1e3 / max(peaks) if gflop and peaks else None,
             "mezzo_mib": median(results["mezzo"], "training_mib"), "torch_mib": median(results[best], "training_mib") if best else None,
             "torch_form": best, "torch_forms_ms": torch, "over_float32": mezzo_ms / median(self.of("off")["mezzo"], "median_step_ms"),
             "gflop": gflop, "peak_gflops": max(peaks, default=None), "threads": self.a.threads, "rounds": len(results["mezzo"]),

@@ -121,21 +121,25 @@ void multiply_block(T* out, int64_t out_row, int64_t out_panel, const Terms<T>& 
   each([&](int r, int v, Packet& sum) { ei::pstoreu(result(r, v), sum); });
 }
 
-/// f.operator()<R, N>(row) for blocks that cover rows, an even number: of one panel, or of a pair where
-/// there are registers for 6 rows by 4 vectors, since a block reads R + 2 N vectors for 2 R N products.
+/// f.operator()<R, N>(row) for blocks of N panels that cover rows, an even number: 6 at a time if there are
+/// registers for as many sums, since a block reads R + 2 N vectors for 2 R N products, else kRows.
+template <class T, int N, class F>
+void for_blocks_of(int64_t rows, F&& f) {
+  int64_t i = 0;
+  if constexpr (N == Tile<T>::kPanels) {
+    // 8 rows at the end are 4 and 4: 2 by themselves have too few sums to keep the multipliers busy.
+    for (; rows - i >= 6 && rows - i != 8; i += 6) f.template operator()<6, N>(i);
+    for (; rows - i >= 4; i += 4) f.template operator()<4, N>(i);
+    if (i < rows) f.template operator()<2, N>(i);
+  } else {
+    for (; i < rows; i += Tile<T>::kRows) f.template operator()<Tile<T>::kRows, N>(i);
+  }
+}
+
 template <class T, class F>
 void for_blocks(int64_t panels, int64_t rows, F&& f) {
-  int64_t i = 0;
-  if constexpr (Tile<T>::kPanels == 2) {
-    if (panels == 2) {
-      // 8 rows at the end are 4 and 4: 2 by themselves have too few sums to keep the multipliers busy.
-      for (; rows - i >= 6 && rows - i != 8; i += 6) f.template operator()<6, 2>(i);
-      for (; rows - i >= 4; i += 4) f.template operator()<4, 2>(i);
-      if (i < rows) f.template operator()<2, 2>(i);
-      return;
-    }
-  }
-  for (; i < rows; i += Tile<T>::kRows) f.template operator()<Tile<T>::kRows, 1>(i);
+  if (Tile<T>::kPanels == 2 && panels == 2) return for_blocks_of<T, Tile<T>::kPanels>(rows, f);
+  for_blocks_of<T, 1>(rows, f);
 }
 
 /// out[rows, N] = a[rows, K] b[K, N], from start[N, filled up] on if it is given.
