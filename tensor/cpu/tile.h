@@ -17,7 +17,8 @@ struct Tile {
   using Packet = typename Vec<T>::Packet;
   static constexpr int64_t kVectors = 2;
   static constexpr int64_t kWidth = kVectors * Vec<T>::size;
-  /// Of a block: most panels, and rows by one panel; 16 to 24 of 32 registers hold sums, or 8 of 16.
+  /// Of blocks: most panels, and what rows are filled up to, those of one panel where two are the most. 16 to
+  /// 24 of 32 registers hold sums, or 8 to 12 of 16.
   static constexpr int64_t kPanels = sizeof(Packet) == 64 ? 2 : 1, kRows = kPanels == 2 ? 8 : 4;
 
   static int64_t panels(int64_t columns) { return (columns + kWidth - 1) / kWidth; }
