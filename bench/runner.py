@@ -72,7 +72,9 @@ def run_rounds(tasks, rounds, threads, deadline):
             turn = number % max(1, len(names))
             for name in names[turn:] + names[:turn]:
                 form, label = task.forms[name], name if isinstance(name, str) else " ".join(map(str, name))
-                result = run(form.command, max(1, min(form.limit, deadline - time.monotonic())), threads)
+                left = deadline - time.monotonic()
+                # What may be left out takes at most half of what is left, so that there is time for what may not.
+                result = run(form.command, max(1, min(form.limit, left if form.needed else left / 2)), threads)
                 if not isinstance(result, str):
                     task.results[name].append(result)
                     print(f"round {number + 1}: {task.name}, {label}", file=sys.stderr)
