@@ -2,6 +2,7 @@
 // it does not do runs as matrix products over im2col.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tensor/cpu/kernel_families.h"
 #include "tensor/cpu/matmul.h"
@@ -198,8 +199,25 @@ void conv2d_input_grad(const View& grad_input, const View& grad_out, const View&
   dx.finish();
 }
 
-void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const View& input,
-                        const ConvGeometry& geometry) {
+/// A 1x1 convolution over some of the pixels becomes one over all of a view.
+void select_pixels(View& input, ConvGeometry& geometry, const View& weight, const View& out) {
+  constexpr std::array<int64_t, 2> zeros{0, 0};
+  if (weight.shape[2] != 1 || weight.shape[3] != 1 || geometry.padding != zeros ||
+      geometry.padding_after != zeros)
+    return;
+  for (size_t side : {0, 1}) {
+    input.shape[2 + side] = out.shape[2 + side];
+    input.strides[2 + side] *= std::exchange(geometry.stride[side], 1);
+  }
+}
+
+void conv2d_weight_grad(const View& grad_weight, const View& grad_out, const View& all_input,
+                        const ConvGeometry& of_all) {
+  // oneDNN 2.6 gathers the pixels of a stride itself, but on AVX2 adds memory that nobody wrote to some
+  // gradients where channels do not fill its vectors.
+  View input = all_input;
+  ConvGeometry geometry = of_all;
+  select_pixels(input, geometry, grad_weight, grad_out);
   // oneDNN's own reads float32 operands where they lie; tiles of one product alone do not pay for their
   // packing.
   const bool in_place = onednn::available && input.dtype == DType::float32;
