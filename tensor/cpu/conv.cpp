@@ -205,9 +205,10 @@ void select_pixels(View& input, ConvGeometry& geometry, const View& weight, cons
   if (weight.shape[2] != 1 || weight.shape[3] != 1 || geometry.padding != zeros ||
       geometry.padding_after != zeros)
     return;
-  for (size_t side : {0, 1}) {
+  for (const int side : {0, 1}) {
+    int64_t& stride = geometry.stride[static_cast<size_t>(side)];
     input.shape[2 + side] = out.shape[2 + side];
-    input.strides[2 + side] *= std::exchange(geometry.stride[side], 1);
+    input.strides[2 + side] *= std::exchange(stride, 1);
   }
 }
 
