@@ -121,25 +121,20 @@ void multiply_block(T* out, int64_t out_row, int64_t out_panel, const Terms<T>& 
   each([&](int r, int v, Packet& sum) { ei::pstoreu(result(r, v), sum); });
 }
 
-/// f.operator()<R, N>(row) for blocks of N panels that cover rows, an even number: 6 at a time if there are
-/// registers for as many sums, since a block reads R + 2 N vectors for 2 R N products, else kRows.
-template <class T, int N, class F>
-void for_blocks_of(int64_t rows, F&& f) {
-  int64_t i = 0;
-  if constexpr (N == Tile<T>::kPanels) {
-    // 8 rows at the end are 4 and 4: 2 by themselves have too few sums to keep the multipliers busy.
-    for (; rows - i >= 6 && rows - i != 8; i += 6) f.template operator()<6, N>(i);
-    for (; rows - i >= 4; i += 4) f.template operator()<4, N>(i);
-    if (i < rows) f.template operator()<2, N>(i);
-  } else {
-    for (; i < rows; i += Tile<T>::kRows) f.template operator()<Tile<T>::kRows, N>(i);
-  }
-}
-
+/// f.operator()<R, N>(row) for blocks that cover rows, an even number: of one panel where two are the most,
+/// or of the most, 6 rows at a time, since a block reads R + 2 N vectors for 2 R N products.
 template <class T, class F>
 void for_blocks(int64_t panels, int64_t rows, F&& f) {
-  if (Tile<T>::kPanels == 2 && panels == 2) return for_blocks_of<T, Tile<T>::kPanels>(rows, f);
-  for_blocks_of<T, 1>(rows, f);
+  constexpr int kMost = Tile<T>::kPanels;
+  int64_t i = 0;
+  if (panels < kMost) {
+    for (; i < rows; i += Tile<T>::kRows) f.template operator()<Tile<T>::kRows, 1>(i);
+    return;
+  }
+  // 8 rows at the end are 4 and 4: 2 by themselves have too few sums to keep the multipliers busy.
+  for (; rows - i >= 6 && rows - i != 8; i += 6) f.template operator()<6, kMost>(i);
+  for (; rows - i >= 4; i += 4) f.template operator()<4, kMost>(i);
+  if (i < rows) f.template operator()<2, kMost>(i);
 }
 
 /// out[rows, N] = a[rows, K] b[K, N], from start[N, filled up] on if it is given.
